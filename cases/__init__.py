@@ -1,0 +1,12 @@
+"""The catalogue: every case, one folder each, by name."""
+
+import importlib
+
+NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half")
+
+
+def load(name):
+    """Return the Case in folder `name`; KeyError, naming what is allowed, if there is none."""
+    if name not in NAMES:
+        raise KeyError(f"unknown case {name!r}; allowed: {', '.join(NAMES)}")
+    return importlib.import_module(f"cases.{name}.case").CASE

@@ -1,0 +1,3 @@
+from cases.lab.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""What all cases share. Everything here but panel, figures and lesson needs torch alone."""

@@ -1,0 +1,189 @@
+"""What a case is: factors to vary, fixes to try, and a program prepared to run once."""
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
+
+
+class BadInput(ValueError):
+    """What was asked for does not exist; the message is one line that lists what is allowed."""
+
+
+class Missing(BadInput):
+    """This interpreter lacks a package that the case is about."""
+
+
+def dtype_name(dtype):
+    """Return torch.bfloat16 as 'bfloat16'; None stays None."""
+    return None if dtype is None else str(dtype).replace("torch.", "")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A knob of the experiment. The first value is the one the report speaks of."""
+
+    name: str
+    values: tuple
+    help: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A remedy: a function that changes a prepared Run before its forward pass.
+
+    `origin` says whose it is: "article" (advice found in the wild), "ours", or "trap".
+    """
+
+    apply: Callable
+    origin: str
+
+    @property
+    def name(self):
+        return self.apply.__name__
+
+    @property
+    def help(self):
+        return (self.apply.__doc__ or "").strip().splitlines()[0] if self.apply.__doc__ else ""
+
+    @property
+    def source(self):
+        """The text of the function: this is what a reader reads and copies."""
+        return inspect.getsource(self.apply)
+
+
+@dataclass
+class Run:
+    """A program prepared to run once. Fixes change it; then it is called.
+
+    model: the nn.Module, as the program holds it just before the forward pass.
+    batch: dict of what the program is fed; tensors and plain values.
+    step: `step(model, batch) -> tensor`, the forward pass as model.py does it.
+    loss: `loss(output, batch) -> scalar`, for phase train; None where nothing is trained.
+    optimizer: `optimizer(parameters) -> torch.optim.Optimizer`, likewise.
+    after_backward: functions of the model, called between backward and the optimizer's step.
+    keep: bool tensor over the output's leading dimensions, False at padding; None keeps all.
+    torch_id: another interpreter to run in (see env/torches.toml); None is this one.
+    """
+
+    setting: dict
+    device: str
+    dtype: torch.dtype
+    model: torch.nn.Module
+    batch: dict
+    step: Callable
+    loss: Callable | None = None
+    optimizer: Callable | None = None
+    after_backward: list = field(default_factory=list)
+    keep: torch.Tensor | None = None
+    torch_id: str | None = None
+
+    @property
+    def training(self):
+        return self.setting.get("phase") == "train" and self.loss is not None
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The error people meet: its type, its text, and the torches on which it is really raised."""
+
+    type: str
+    text: str
+    torches: tuple
+
+
+@dataclass(frozen=True)
+class Case:
+    """One failure people really hit.
+
+    prepare: `prepare(setting, device, dtype) -> Run`. `dtype` is the setting's own, or float32
+        for the reference: the same weights and batch, nothing in low precision.
+    controls: `controls(setting) -> [setting, …]`, near programs that do not fail. Their output
+        dtype, measured, is what an output dtype is judged by. A control may use a value that
+        no factor offers, such as "none" for the part that goes wrong.
+    watch: file names (ends of paths) whose lines the road is drawn from, besides model.py.
+    """
+
+    name: str
+    title: str
+    notebook: str
+    headline: Headline
+    factors: tuple
+    fixes: tuple
+    prepare: Callable
+    controls: Callable
+    needs: tuple = ()
+    watch: tuple = ()
+
+    @property
+    def folder(self):
+        return Path(inspect.getfile(self.prepare)).parent
+
+    @property
+    def model_source(self):
+        return (self.folder / "model.py").read_text(encoding="utf-8")
+
+    @property
+    def digest(self):
+        """Hash of the program and its fixes, so that evidence older than them shows."""
+        texts = [(self.folder / name).read_bytes() for name in ("model.py", "fixes.py", "case.py")]
+        return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+    def setting(self, chosen=None):
+        """Return a whole setting: `chosen` over the defaults, in the factors' order.
+
+        Raises BadInput for a factor or value that the case does not have.
+        """
+        chosen = dict(chosen or {})
+        whole = {}
+        for factor in self.factors:
+            value = str(chosen.pop(factor.name, factor.values[0]))
+            if value not in factor.values:
+                raise BadInput(
+                    f"unknown value {value!r} for factor {factor.name!r} of case {self.name}; "
+                    f"allowed: {', '.join(factor.values)}"
+                )
+            whole[factor.name] = value
+        if chosen:
+            raise BadInput(
+                f"unknown factor {next(iter(chosen))!r} of case {self.name}; "
+                f"allowed: {', '.join(factor.name for factor in self.factors)}"
+            )
+        return whole
+
+    def pick(self, fixes=()):
+        """Return the fixes named (or given as functions), in the case's order, each once.
+
+        The order is the case's, not the caller's, so that a set of fixes has one outcome.
+        Raises BadInput for a name that the case does not have.
+        """
+        names, own = [], []
+        for fix in fixes:
+            if isinstance(fix, str):
+                names.append(fix)
+            else:
+                own.append(fix if isinstance(fix, Fix) else Fix(fix, "yours"))
+        known = [fix.name for fix in self.fixes]
+        for name in names:
+            if name not in known:
+                raise BadInput(
+                    f"unknown fix {name!r} of case {self.name}; allowed: {', '.join(known)}"
+                )
+        return tuple(fix for fix in self.fixes if fix.name in names) + tuple(own)
+
+    def check(self, my_fix, **setting):
+        """Judge a reader's fix by the case's own rule; see cases.lab.exercise.check."""
+        from cases.lab.exercise import check
+
+        return check(self, my_fix, **setting)
+
+
+def fixes(article=(), ours=(), trap=()):
+    """Return Fix objects in the order in which a case shows them."""
+    groups = (("article", article), ("ours", ours), ("trap", trap))
+    return tuple(Fix(function, origin) for origin, group in groups for function in group)

@@ -1,0 +1,190 @@
+"""The command line: python -m cases list | run | check | record | torches.
+
+Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check` found a
+difference. Exit 2: bad input, with one line on standard error that names what is allowed.
+"""
+
+import argparse
+import json
+import sys
+
+import cases
+from cases.lab import evidence, gate, torches
+from cases.lab.anywhere import ask
+from cases.lab.case import BadInput, Missing
+from cases.lab.run import check_device
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse prints its usage before an error; here bad input gets one line."""
+
+    def error(self, message):
+        raise BadInput(message)
+
+
+def parser():
+    top = OneLineParser(prog="python -m cases", description=__doc__.splitlines()[0])
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, help, torch=True, device=True, several=False):
+        sub = commands.add_parser(name, help=help)
+        if torch:
+            sub.add_argument("--torch", metavar="ID", help="another torch; see `torches`")
+        if device:
+            sub.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+        if several:
+            sub.add_argument("cases", nargs="*", metavar="CASE", help="default: every case")
+        return sub
+
+    sub = command("list", "the cases, their factors and fixes", torch=False, device=False)
+    sub.add_argument("--json", action="store_true")
+    sub = command("run", "run one case once and say what happened")
+    sub.add_argument("case", metavar="CASE")
+    sub.add_argument("--set", action="append", default=[], metavar="FACTOR=VALUE", nargs="+")
+    sub.add_argument("--fix", action="append", default=[], metavar="NAME", nargs="+")
+    sub.add_argument("--json", action="store_true")
+    command("check", "the two-sided gate: what was recorded must still happen", several=True)
+    sub = command("record", "run every case and keep the outcomes as evidence", several=True)
+    sub.add_argument("--out", metavar="DIR", help="a folder instead of the case's own")
+    sub = command("torches", "which torches are live here", torch=False, device=False)
+    sub.add_argument("--json", action="store_true")
+    return top
+
+
+def chosen(names):
+    """Cases by name, all of them if none is named; BadInput for an unknown one."""
+    try:
+        return [cases.load(name) for name in names or cases.NAMES]
+    except KeyError as error:
+        raise BadInput(error.args[0]) from None
+
+
+def settings_of(pairs):
+    """Turn ["phase=train", …] into a dict."""
+    setting = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadInput(f"--set takes FACTOR=VALUE, not {pair!r}")
+        setting[name] = value
+    return setting
+
+
+def flat(lists):
+    return [item for items in lists for item in items]
+
+
+def do_list(args):
+    if args.json:
+        print(json.dumps([entry(case) for case in chosen(())], indent=1))
+        return 0
+    for case in chosen(()):
+        print(f"{case.name}: {case.title}")
+        for factor in case.factors:
+            print(f"  factor {factor.name}: {', '.join(factor.values)}")
+        for fix in case.fixes:
+            print(f"  fix {fix.name} ({fix.origin}): {fix.help}")
+    return 0
+
+
+def entry(case):
+    return {
+        "case": case.name,
+        "title": case.title,
+        "notebook": case.notebook,
+        "error": {"type": case.headline.type, "message": case.headline.text},
+        "factors": {factor.name: list(factor.values) for factor in case.factors},
+        "fixes": [{"name": f.name, "origin": f.origin, "help": f.help} for f in case.fixes],
+    }
+
+
+def do_run(args):
+    case = chosen([args.case])[0]
+    outcome = ask(case, settings_of(flat(args.set)), flat(args.fix), args.device, args.torch)
+    if args.json:
+        print(json.dumps(outcome.to_json(), ensure_ascii=False))
+        return 0
+    print(f"{outcome.sign} {outcome.verdict}: {outcome.said}")
+    if outcome.where:
+        operands = ", ".join(
+            f"{o['name']} {o['dtype']} {o['shape']}" for o in outcome.where["operands"]
+        )
+        print(f"  at {outcome.where['module'] or 'the program'}, {outcome.where['op']}({operands})")
+    where = f"{outcome.device}, torch {outcome.torch}"
+    when = f", recorded on {outcome.recorded['date']}" if outcome.recorded else ""
+    print(f"  {outcome.provenance}: {where}{when}")
+    return 0
+
+
+def torch_to_run(args):
+    """Id of a torch that is live here, the current one if none was named."""
+    torch_id = args.torch or torches.current()
+    if args.torch:
+        torches.check_id(torch_id)
+    if not torches.is_live(torch_id):
+        raise BadInput(
+            f"torch {torch_id!r} is not live here; live: "
+            f"{', '.join(name for name in torches.ids() if torches.is_live(name))}"
+        )
+    if torch_id == torches.current():
+        check_device(args.device)
+    return torch_id
+
+
+def do_check(args):
+    torch_id, found = torch_to_run(args), 0
+    for case in chosen(args.cases):
+        try:
+            lines = gate.check(case, torch_id, args.device)
+        except Missing as error:
+            print(f"- {case.name}: not checked, {error}")
+            continue
+        for line in lines:
+            print(f"✗ {line}")
+        found += len(lines)
+        print(f"{'✗' if lines else '✓'} {case.name} on {torch_id}: {len(lines)} differences")
+    return 1 if found else 0
+
+
+def do_record(args):
+    torch_id = torch_to_run(args)
+    version = torches.version_of(torch_id)
+    for case in chosen(args.cases):
+        entries = []
+        try:
+            for outcome in gate.sweep(case, args.device, torch_id):
+                entries.append(outcome.to_json())
+                if sys.stderr.isatty():
+                    print(f"\r{case.name}: {len(entries)} outcomes", end="", file=sys.stderr)
+        except Missing as error:
+            print(f"- {case.name}: not recorded, {error}")
+            continue
+        path = evidence.write(case, torch_id, args.device, entries, version, args.out)
+        print(f"✓ {case.name}: {len(entries)} outcomes in {path}")
+    return 0
+
+
+def do_torches(args):
+    if args.json:
+        print(json.dumps(
+            [{**entry, "live": torches.is_live(entry["id"])} for entry in torches.listed()]
+        ))
+    else:
+        torches.report()
+    return 0
+
+
+DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
+      "torches": do_torches}
+
+
+def main(argv=None):
+    try:
+        args = parser().parse_args(argv)
+        return DO[args.command](args)
+    except BadInput as error:
+        print(f"python -m cases: {error}", file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError) as error:
+        print(f"python -m cases: {error}", file=sys.stderr)
+        return 1

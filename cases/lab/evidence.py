@@ -1,0 +1,113 @@
+"""Evidence: outcomes kept as JSON, one file a case, torch and device, with provenance."""
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from cases.lab import torches
+from cases.lab.case import BadInput
+from cases.lab.run import Outcome
+
+FORMAT = 1
+
+
+def path_of(case, torch_id, device, folder=None):
+    return Path(folder or case.folder / "evidence") / f"{torch_id}-{device}.json"
+
+
+def read(case, torch_id, device="cpu"):
+    """Return a file of evidence as a dict, or None if there is none.
+
+    Raises BadInput, in one line, if it is damaged or of a newer format.
+    """
+    path = path_of(case, torch_id, device)
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        form = data["format"]
+        data["outcomes"], data["provenance"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{path.name} of case {case.name} is damaged ({error}); record it again") from None
+    if form > FORMAT:
+        raise BadInput(
+            f"{path.name} of case {case.name} has format {form}; this version reads up to {FORMAT}"
+        )
+    return data
+
+
+def outcomes(case, torch_id, device="cpu"):
+    """Return the recorded Outcomes, labelled so; an empty list where nothing was recorded."""
+    data = read(case, torch_id, device)
+    return [revive(entry, data["provenance"]) for entry in data["outcomes"]] if data else []
+
+
+def revive(entry, provenance):
+    label = {key: provenance[key] for key in ("torch", "device", "date")}
+    return Outcome.from_json(
+        {**entry, "case": provenance["case"], "device": provenance["device"],
+         "torch": provenance["torch"], "provenance": "recorded", "recorded": label}
+    )
+
+
+def find(case, setting, fixes, torch_id, device="cpu"):
+    """Return the recorded Outcome of one program and set of fixes.
+
+    Raises BadInput if it was not recorded.
+    """
+    setting, names = case.setting(setting), [fix.name for fix in case.pick(fixes)]
+    found = outcomes(case, torch_id, device)
+    if not found:
+        raise BadInput(f"case {case.name} was not recorded on {torch_id}, {device}")
+    for outcome in found:
+        if outcome.factors == setting and outcome.fixes == names:
+            return outcome
+    raise BadInput(
+        f"case {case.name} was not recorded on {torch_id}, {device} with these factors and fixes; "
+        "recorded are all factors with no fix, each fix alone, and the smallest sufficient sets"
+    )
+
+
+def write(case, torch_id, device, entries, version, folder=None):
+    """Write evidence, sorted, one outcome a line, by way of a temporary file. Returns the path."""
+    path = path_of(case, torch_id, device, folder)
+    provenance = {
+        "case": case.name,
+        "torch": version,
+        "device": device,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "processor": platform.machine(),
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "digest": case.digest,
+    }
+    kept = ("factors", "fixes", "status", "verdict", "error", "where", "output_dtype",
+            "relative_error", "costs")
+    lines = sorted(
+        json.dumps({key: entry[key] for key in kept}, ensure_ascii=False) for entry in entries
+    )
+    text = (
+        f'{{"format": {FORMAT},\n "provenance": {json.dumps(provenance)},\n "outcomes": [\n  '
+        + ",\n  ".join(lines) + "\n ]}\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def commit():
+    """The project's commit, or 'unknown' outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=torches.ROOT, capture_output=True,
+            text=True, timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"

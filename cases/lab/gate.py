@@ -1,0 +1,97 @@
+"""The two-sided gate: what was recorded must still happen, and nothing else.
+
+A failure that no longer fails is as much a difference as a fix that no longer fixes.
+"""
+
+import itertools
+
+from cases.lab import evidence, torches
+from cases.lab.anywhere import ask
+from cases.lab.messages import plain
+from cases.lab.run import smallest_sufficient
+
+
+def settings(case):
+    """Yield every setting of a case's factors."""
+    names = [factor.name for factor in case.factors]
+    for values in itertools.product(*(factor.values for factor in case.factors)):
+        yield dict(zip(names, values))
+
+
+def fix_sets(case, setting, device, torch_id):
+    """Return the sets of fixes to record: none, each alone, and the smallest sufficient sets."""
+    names = [fix.name for fix in case.fixes]
+    honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
+    sets = [()] + [(name,) for name in names]
+    if ask(case, setting, (), device, torch_id, training=False).status == "raised":
+        found = smallest_sufficient(
+            lambda subset: ask(case, setting, subset, device, torch_id, training=False), honest
+        )
+        sets += [subset for subset, _ in found if len(subset) > 1]
+    return sets
+
+
+def sweep(case, device, torch_id):
+    """Yield the Outcome of every setting and recorded set of fixes."""
+    for setting in settings(case):
+        for subset in fix_sets(case, setting, device, torch_id):
+            yield ask(case, setting, subset, device, torch_id)
+
+
+def check(case, torch_id, device="cpu", known=None):
+    """Run all that is recorded for `case` on a live torch; return the differences, as lines.
+
+    known: the recorded Outcomes; by default those of the case's evidence.
+    """
+    found = headline(case, torch_id, device)
+    if known is None:
+        data = evidence.read(case, torch_id, device)
+        known = evidence.outcomes(case, torch_id, device)
+        if data and data["provenance"]["digest"] != case.digest:
+            found.append(f"{case.name}: evidence of {torch_id} is older than the case; record it again")
+    if not known:
+        return found + [f"{case.name}: nothing is recorded for {torch_id}, {device}"]
+    for old in known:
+        new = ask(case, old.factors, old.fixes, device, torch_id)
+        found += differences(old, new)
+    return found
+
+
+def headline(case, torch_id, device):
+    """The failing program must fail, in the words people meet, just where the case says so."""
+    if device != "cpu":
+        return []
+    outcome = ask(case, None, (), device, torch_id, training=False)
+    fails = (
+        outcome.status == "raised"
+        and outcome.error["type"] == case.headline.type
+        and case.headline.text in outcome.error["message"]
+    )
+    if fails == (torch_id in case.headline.torches):
+        return []
+    should = "must" if torch_id in case.headline.torches else "must not"
+    return [f"{case.name}: on {torch_id} the program {should} raise "
+            f"{case.headline.text!r}; it did this: {outcome.said}"]
+
+
+def differences(old, new):
+    """Lines that say how `new` differs from what was recorded; empty where it does not."""
+    name = " ".join(
+        [old.case] + [f"{k}={v}" for k, v in old.factors.items()] + [f"+{fix}" for fix in old.fixes]
+    )
+    found = []
+    for what, before, after in (
+        ("verdict", old.verdict, new.verdict),
+        ("error type", old.error and old.error["type"], new.error and new.error["type"]),
+        ("message", old.error and plain(old.error["message"]),
+         new.error and plain(new.error["message"])),
+        ("output dtype", old.output_dtype, new.output_dtype),
+    ):
+        if before != after:
+            found.append(f"{name}: {what} was {before!r}, is {after!r}")
+    return found
+
+
+def checkable(torch_id):
+    """True if `torch_id` can be run here, which checking needs."""
+    return torches.is_live(torch_id)

@@ -1,0 +1,338 @@
+"""Run a case and say what happened: outcome, verdict, costs."""
+
+import copy
+import importlib.util
+import itertools
+import random
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from cases.lab import autopsy, numerics
+from cases.lab.case import BadInput, Missing, dtype_name
+from cases.lab.messages import same_error
+
+SIGNS = {"fails": "✗", "moves": "↪", "runs": "✓", "costs": "◐"}
+
+
+@dataclass
+class Outcome:
+    """What one run did. Every field is measured; see DESIGN's contract for the JSON form.
+
+    status: "raised" or "ran". verdict: "fails", "moves", "runs" or "costs".
+    error: {"type", "message"} or None. where: see cases.lab.autopsy.locate.
+    relative_error: against the same model in float32, padding left out; one digit, or None.
+    provenance: "live", "recorded" or "emulated"; `recorded` says where and when, if so.
+    """
+
+    case: str
+    factors: dict
+    fixes: list
+    device: str
+    torch: str
+    status: str
+    verdict: str = ""
+    error: dict | None = None
+    where: dict | None = None
+    output_dtype: str | None = None
+    relative_error: float | None = None
+    costs: list = field(default_factory=list)
+    provenance: str = "live"
+    recorded: dict | None = None
+
+    @property
+    def sign(self):
+        return SIGNS[self.verdict]
+
+    @property
+    def said(self):
+        """One line: the error with its type, or the output dtype, error and costs."""
+        if self.status == "raised":
+            return f"{self.error['type']}: {self.error['message']}"
+        parts = [f"runs, output {self.output_dtype}"]
+        if self.relative_error is not None:
+            parts.append(f"relative error {self.relative_error:g}")
+        return ", ".join(parts + [item["text"] for item in self.costs])
+
+    def to_json(self):
+        keys = (
+            "case factors fixes device torch provenance status verdict error where "
+            "output_dtype relative_error costs"
+        ).split()
+        data = {key: getattr(self, key) for key in keys}
+        if self.recorded:
+            data["recorded"] = self.recorded
+        return data
+
+    @classmethod
+    def from_json(cls, data):
+        return cls(**data)
+
+
+@contextmanager
+def steady():
+    """One thread, quiet warnings, and the random state and switches of torch put back after.
+
+    Sums over several threads come out differently from run to run.
+    """
+    threads = torch.get_num_threads()
+    state = torch.get_rng_state(), random.getstate()
+    fastpath = getattr(torch.backends, "mha", None)
+    enabled = fastpath.get_fastpath_enabled() if fastpath else None
+    torch.set_num_threads(1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_rng_state(state[0])
+        random.setstate(state[1])
+        if fastpath:
+            fastpath.set_fastpath_enabled(enabled)
+
+
+def check_device(device):
+    """Raise BadInput unless this torch can run on `device`."""
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f"unknown device {device!r}; allowed: cpu, cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("device 'cuda' asked for, but this torch sees no GPU; allowed: cpu")
+
+
+def check_needs(case):
+    """Raise Missing if a package that the case is about is not installed here."""
+    for package in case.needs:
+        if importlib.util.find_spec(package) is None:
+            raise Missing(
+                f"case {case.name} needs {package}, which the Python that holds torch "
+                f"{torch.__version__} lacks"
+            )
+
+
+_pristine = {}
+
+
+def prepare(case, setting, device="cpu", reference=False):
+    """Return a fresh Run of the program: the same weights and batch at each call.
+
+    reference: prepare the float32 twin instead.
+    """
+    key = (case.name, tuple(setting.items()), device, reference)
+    if key not in _pristine:
+        check_device(device)
+        check_needs(case)
+        torch.manual_seed(0)
+        dtype = torch.float32 if reference else getattr(torch, setting["dtype"])
+        _pristine[key] = case.prepare(dict(setting), device, dtype)
+    return copy.deepcopy(_pristine[key])
+
+
+def optimizer_of(run):
+    return run.optimizer(p for p in run.model.parameters() if p.requires_grad)
+
+
+def train_step(run, optimizer):
+    """One step of plain training; returns the output and the loss."""
+    optimizer.zero_grad()
+    output = run.step(run.model, run.batch)
+    loss = run.loss(output, run.batch)
+    loss.backward()
+    for change in run.after_backward:
+        change(run.model)
+    optimizer.step()
+    return output, loss
+
+
+def call(run):
+    """Do what the phase asks for, once, and return the output tensor. May raise anything."""
+    torch.manual_seed(1)
+    if not run.training:
+        return run.step(run.model, run.batch)
+    return train_step(run, optimizer_of(run))[0]
+
+
+def train(run):
+    """Train for numerics.TRAINING_STEPS steps; return losses and the share of lost updates.
+
+    An update is lost where the gradient is not zero and the weight did not change.
+    """
+    torch.manual_seed(1)
+    optimizer, losses, lost, all_updates = optimizer_of(run), [], 0, 0
+    for step in range(numerics.TRAINING_STEPS + 1):
+        first = [p.detach().clone() for p in run.model.parameters()] if step == 0 else None
+        losses.append(float(train_step(run, optimizer)[1].detach()))
+        if first:
+            for old, new in zip(first, run.model.parameters()):
+                if new.grad is not None:
+                    moved = new.grad != 0
+                    all_updates += int(moved.sum())
+                    lost += int((moved & (old == new.detach())).sum()) if old.dtype == new.dtype else 0
+    return {"losses": losses, "lost": lost / max(all_updates, 1)}
+
+
+_facts = {}
+
+
+def remembered(kind, case, setting, device, make):
+    """Measure once per program: references, controls and unfixed outcomes do not change."""
+    key = (kind, case.name, tuple(setting.items()), device)
+    if key not in _facts:
+        _facts[key] = make()
+    return _facts[key]
+
+
+def reference_output(case, setting, device):
+    """Output of the same model in float32."""
+    return remembered(
+        "reference", case, setting, device,
+        lambda: call(prepare(case, setting, device, reference=True)).detach(),
+    )
+
+
+def expected_dtypes(case, setting, device):
+    """Dtypes that the program returns where it does not fail: measured on its controls.
+
+    Where no control runs on this torch, the dtype that the program asks for.
+    """
+
+    def measure():
+        seen = set()
+        for control in case.controls(dict(setting)):
+            try:
+                seen.add(call(prepare(case, control, device)).dtype)
+            except Missing:
+                raise
+            except Exception:
+                continue
+        return seen or {getattr(torch, setting["dtype"])}
+
+    return remembered("controls", case, setting, device, measure)
+
+
+def reference_training(case, setting, device):
+    """Losses of the same training in float32; None where nothing is trained."""
+
+    def measure():
+        run = prepare(case, setting, device, reference=True)
+        return train(run) if run.training else None
+
+    return remembered("training", case, setting, device, measure)
+
+
+def fixed_run(case, setting, fixes, device):
+    """A fresh Run with `fixes` applied."""
+    run = prepare(case, setting, device)
+    for fix in fixes:
+        fix.apply(run)
+    return run
+
+
+def measure(case, setting, fixes, device, training):
+    """Run the program with `fixes`; return an Outcome without a verdict."""
+    outcome = Outcome(
+        case=case.name,
+        factors=dict(setting),
+        fixes=[fix.name for fix in fixes],
+        device=device,
+        torch=torch.__version__,
+        status="raised",
+    )
+    # Before the fixes, for a fix may flip a switch of the whole process.
+    reference = reference_output(case, setting, device)
+    expected = expected_dtypes(case, setting, device)
+    reference_trained = reference_training(case, setting, device) if training else None
+    before = numerics.parameters(prepare(case, setting, device).model)
+    try:
+        run = fixed_run(case, setting, fixes, device)
+        if run.torch_id is not None:
+            return elsewhere(case, setting, fixes, device, training, run.torch_id)
+        output = call(run)
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"the program returned {type(output).__name__}, not a tensor")
+        trained = train(fixed_run(case, setting, fixes, device)) if training and run.training else None
+    except Missing:
+        raise
+    except Exception as error:
+        outcome.error = {"type": type(error).__name__, "message": str(error).strip()}
+        outcome.where = autopsy.locate(error, program=case.folder)
+        return outcome
+    outcome.status = "ran"
+    outcome.output_dtype = dtype_name(output.dtype)
+    error = numerics.relative_error(output, reference, run.keep)
+    outcome.relative_error = numerics.one_digit(error)
+    outcome.costs = numerics.parameter_costs(before, numerics.parameters(run.model))
+    outcome.costs += numerics.output_costs(
+        output, error, reference, run.dtype, expected
+    )
+    if run.training:
+        outcome.costs += numerics.gradient_costs(run.model)
+    if trained:
+        outcome.costs += numerics.training_costs(trained, reference_trained)
+    return outcome
+
+
+def elsewhere(case, setting, fixes, device, training, torch_id):
+    """The same run in another interpreter, with the fixes that do not choose one."""
+    from cases.lab import torches
+
+    names = [fix.name for fix in fixes if not fix.name == "newer_torch"]
+    outcome = torches.ask(torch_id, case.name, setting, names, device, training)
+    return replace(outcome, fixes=[fix.name for fix in fixes])
+
+
+def judge(outcome, baseline):
+    """Return the verdict of `outcome` against the same program without fixes."""
+    if outcome.status == "raised":
+        if baseline.status == "raised" and same_error(outcome.error, baseline.error):
+            return "fails"
+        return "moves"
+    return "costs" if outcome.costs else "runs"
+
+
+def run(case, setting=None, fixes=(), device="cpu", training=True):
+    """Run `case` once, live in this process, and return its Outcome.
+
+    setting: {factor: value}; factors left out take their first value.
+    fixes: names, or functions of a Run; names are applied in the case's order.
+    training: also measure what a few dozen optimizer steps show (phase train only). Slower.
+    Raises BadInput for a factor, value, fix or device that does not exist.
+    """
+    setting, fixes = case.setting(setting), case.pick(fixes)
+    check_device(device)
+    with steady():
+        baseline = remembered(
+            f"baseline training={training}", case, setting, device,
+            lambda: measure(case, setting, (), device, training),
+        )
+        if fixes:
+            outcome = measure(case, setting, fixes, device, training)
+            outcome.verdict = judge(outcome, baseline)
+        else:
+            outcome = copy.deepcopy(baseline)
+            outcome.verdict = "fails" if outcome.status == "raised" else judge(outcome, baseline)
+    return outcome
+
+
+def subsets(names, most=None):
+    """Yield every subset of `names` as a tuple, small ones first, up to `most` members."""
+    most = len(names) if most is None else most
+    for size in range(most + 1):
+        yield from itertools.combinations(names, size)
+
+
+def smallest_sufficient(ask, names, most=2):
+    """Return the smallest sets of fixes that make the error go away.
+
+    ask: function of a tuple of fix names that returns an Outcome.
+    A set is listed only if none of its parts is sufficient. Traps are the caller's to leave out.
+    """
+    found = []
+    for subset in subsets(names, most):
+        if subset and not any(set(smaller) <= set(subset) for smaller, _ in found):
+            outcome = ask(subset)
+            if outcome.status == "ran":
+                found.append((subset, outcome))
+    return found

@@ -1,0 +1,179 @@
+"""Other torches: which are live here, and the same case run in one of them.
+
+`env/torches.toml` lists them. `env/create.py` leaves `.torches/<id>/interpreter.json` for each
+that it could make. An interpreter is started once and asked many times, one JSON line each way,
+so that a second question costs no second `import torch`.
+"""
+
+import atexit
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import torch
+
+from cases.lab.case import BadInput, Missing
+
+ROOT = Path(__file__).resolve().parents[2]
+TIME_LIMIT = 120  # seconds for one answer, the interpreter's start and import of torch included
+
+
+def current():
+    """Id of the torch in this process, such as 'torch-2.13'."""
+    return "torch-" + ".".join(torch.__version__.split(".")[:2])
+
+
+def listed():
+    """Return env/torches.toml's entries, a list of dicts with id, version, python, how, for."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10; pip carries the same parser
+        from pip._vendor import tomli as tomllib
+    path = ROOT / "env" / "torches.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))["torch"]
+
+
+def ids():
+    """Every id that may be asked for, this process's own among them."""
+    return list(dict.fromkeys([current()] + [entry["id"] for entry in listed()]))
+
+
+def check_id(torch_id):
+    """Raise BadInput for an id that is not listed."""
+    if torch_id not in ids():
+        raise BadInput(f"unknown torch {torch_id!r}; allowed: {', '.join(ids())}")
+
+
+def interpreter(torch_id):
+    """Return {"command", "env", "torch"} that starts `torch_id`, or None if it is not here."""
+    path = ROOT / ".torches" / torch_id / "interpreter.json"
+    if torch_id == main_id() and not path.exists():
+        python = ROOT / ".venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        return {"command": [str(python)], "env": {}} if python.exists() else None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    command = found.get("command") or [""]
+    return found if Path(command[0]).exists() else None
+
+
+def main_id():
+    """The torch that the notebooks themselves run on: first in env/torches.toml."""
+    return listed()[0]["id"]
+
+
+def is_live(torch_id):
+    return torch_id == current() or interpreter(torch_id) is not None
+
+
+class Worker:
+    """One other interpreter, answering questions until it is closed.
+
+    Raises RuntimeError, in one line, if it dies or takes longer than `limit` seconds; the next
+    question then starts a new one.
+    """
+
+    def __init__(self, torch_id, limit=TIME_LIMIT):
+        found = interpreter(torch_id)
+        if found is None:
+            raise BadInput(
+                f"torch {torch_id!r} is not live here; make it with: python env/create.py {torch_id}"
+            )
+        path = [str(ROOT)] + [part for part in [found["env"].get("PYTHONPATH")] if part]
+        env = {**os.environ, **found["env"], "PYTHONPATH": os.pathsep.join(path)}
+        env["PYTHONNOUSERSITE"] = "1"
+        self.torch_id, self.limit = torch_id, limit
+        self.process = subprocess.Popen(
+            found["command"] + ["-m", "cases.lab.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=env, cwd=ROOT, text=True, encoding="utf-8",
+        )
+        self.answers, self.errors = queue.Queue(), []
+        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(
+            target=lambda: self.errors.extend(self.process.stderr), daemon=True
+        ).start()
+
+    def _listen(self):
+        for line in self.process.stdout:
+            self.answers.put(line)
+        self.answers.put(None)
+
+    def ask(self, question):
+        """Send a dict, return the dict that comes back."""
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            line = self.answers.get(timeout=self.limit)
+        except queue.Empty:
+            self.close()
+            raise RuntimeError(
+                f"{self.torch_id}: no answer within {self.limit} s; the interpreter was stopped"
+            ) from None
+        except OSError:
+            line = None
+        if line is None:
+            code = self.process.wait()
+            self.close()
+            last = (self.errors[-1:] or [""])[0].strip()
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            raise RuntimeError(f"{self.torch_id}: the interpreter died ({how}) {last}".strip())
+        return json.loads(line)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        _workers.pop(self.torch_id, None)
+
+
+_workers = {}
+
+
+def worker(torch_id):
+    """The running interpreter for `torch_id`, started if need be."""
+    found = _workers.get(torch_id)
+    if found is None or found.process.poll() is not None:
+        found = _workers[torch_id] = Worker(torch_id)
+    return found
+
+
+@atexit.register
+def close_all():
+    for found in list(_workers.values()):
+        found.close()
+
+
+def ask(torch_id, case, setting, fixes, device="cpu", training=True):
+    """Run `case` in another interpreter and return its Outcome.
+
+    Raises BadInput where it is not live or lacks what the case needs, RuntimeError where it
+    died or took too long.
+    """
+    from cases.lab.run import Outcome
+
+    answer = worker(torch_id).ask(
+        {"case": case, "setting": setting, "fixes": list(fixes), "device": device,
+         "training": training}
+    )
+    if "bad_input" in answer:
+        raise (Missing if answer["missing"] else BadInput)(answer["bad_input"])
+    return Outcome.from_json(answer)
+
+
+def version_of(torch_id):
+    """Version string of a live torch, asked of itself."""
+    if torch_id == current():
+        return torch.__version__
+    return worker(torch_id).ask({"version": True})["torch"]
+
+
+def report(out=sys.stdout):
+    """Write one line a torch: id, version, live or recorded, what it is for."""
+    for entry in listed():
+        state = "live" if is_live(entry["id"]) else "not here: shown from evidence"
+        print(f"{entry['id']:12} {entry['version']:8} {state:30} {entry['for']}", file=out)
