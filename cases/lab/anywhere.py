@@ -19,3 +19,12 @@ def ask(case, setting=None, fixes=(), device="cpu", torch_id=None, training=True
     if device not in ("cpu", "cuda"):
         check_device(device)
     return evidence.find(case, setting, names, torch_id, device)
+
+
+def known_torches(case):
+    """Ids of the torches that `case` can be asked on: live here, or with evidence."""
+    return [
+        torch_id
+        for torch_id in torches.ids()
+        if torches.is_live(torch_id) or evidence.path_of(case, torch_id, "cpu").exists()
+    ]

@@ -1,0 +1,153 @@
+"""What a notebook's cells call: the failure caught, the source shown, the experiment tabled."""
+
+import html
+import traceback
+from pathlib import Path
+
+from cases.lab import torches
+from cases.lab.anywhere import ask, known_torches
+from cases.lab.case import BadInput
+from cases.lab.run import check_device, smallest_sufficient, steady
+from cases.lab.table import Table, label_of, verdict_of
+
+
+def parameters(case, device="cpu", dtype=None, torch=None):
+    """Check a notebook's parameters; return the case's default setting with `dtype`.
+
+    Raises BadInput, one line, for a device, dtype or torch that cannot be had.
+    """
+    check_device(device)
+    if torch is not None:
+        torches.check_id(torch)
+    return case.setting({} if dtype is None else {"dtype": dtype})
+
+
+def expect_failure(function, type_name, text):
+    """Call `function`, which must raise `type_name` with `text` in its message; print what it said.
+
+    Prints the last calls of the real traceback and the message, without paths.
+    Raises AssertionError if nothing is raised, or something else.
+    """
+    try:
+        with steady():
+            function()
+    except Exception as error:
+        if type(error).__name__ != type_name or text not in str(error):
+            raise AssertionError(
+                f"expected {type_name} with {text!r}, got {type(error).__name__}: {error}"
+            ) from error
+        for frame in traceback.extract_tb(error.__traceback__)[-3:]:
+            print(f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}")
+            print(f"    {frame.line}")
+        print(f"{type_name}: {error}")
+        return
+    raise AssertionError(f"expected {type_name} with {text!r}, but nothing was raised")
+
+
+class Source:
+    """A program's text with one line marked; the mark is a sign, not only a colour."""
+
+    def __init__(self, text, mark=None):
+        self.lines = text.rstrip().splitlines()
+        self.mark = mark
+
+    def __str__(self):
+        return "\n".join(
+            ("▶ " if self.mark and self.mark in line else "  ") + line for line in self.lines
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        rows = []
+        for line in str(self).splitlines():
+            text = html.escape(line)
+            rows.append(f"<strong>{text}</strong>" if line.startswith("▶") else text)
+        return f'<pre style="line-height:1.35">{chr(10).join(rows)}</pre>'
+
+
+def model_source(case, start=None, mark="# fails here"):
+    """The failing program, from the line that holds `start`, with the failing line marked."""
+    lines = case.model_source.splitlines()
+    first = next((i for i, line in enumerate(lines) if start and start in line), 0)
+    return Source("\n".join(lines[first:]), mark)
+
+
+def fix_source(case, *names):
+    """The source of the fixes named."""
+    return Source("\n\n".join(fix.source.rstrip() for fix in case.pick(names)))
+
+
+def where_table(outcome):
+    """Where the error was raised: module, operation, and each operand."""
+    where = outcome.where
+    if where is None:
+        return Table("The traceback shows no tensor operation.", ("where",), [])
+    operands = where["operands"]
+    rows = [(o["name"], o["dtype"], o["shape"], o["device"]) for o in operands]
+    module = where["module"] or "the program itself"
+    return Table(f"Raised in {module}, by {where['op']}",
+                 ("operand", "dtype", "shape", "device"), rows)
+
+
+def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
+    """Run the program once for each change of `setting`, a list of dicts, and table what it did.
+
+    The first row is the program as it is. Change one factor at a time and the cause stands alone.
+    """
+    rows = []
+    for change in [{}] + list(changes):
+        outcome = ask(case, {**setting, **change}, fixes, device, torch_id, training=False)
+        name = ", ".join(f"{k}={v}" for k, v in change.items()) or "as reported"
+        rows.append((name, verdict_of(outcome), outcome.said))
+    return Table(f"One factor at a time ({label_of(outcome)})", ("changed", "verdict", "what it did"), rows)
+
+
+def each_fix(case, setting, device="cpu", torch_id=None, training=True):
+    """Every fix alone, and then the smallest sets of fixes that make the error go away."""
+
+    def one(fixes):
+        return ask(case, setting, fixes, device, torch_id, training)
+
+    alone = {fix: one((fix.name,)) for fix in case.fixes}
+    rows = [("no fix", "", verdict_of(one(())), one(()).said)]
+    rows += [(f.name, f.origin, verdict_of(o), o.said) for f, o in alone.items()]
+    honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
+    found = smallest_sufficient(one, honest) if one(()).status == "raised" else []
+    rows += [(" + ".join(subset), "set", verdict_of(o), o.said)
+             for subset, o in found if len(subset) > 1]
+    sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"
+    return Table(f"Each fix alone ({label_of(one(()))}). Smallest sufficient sets: {sets}.",
+                 ("fix", "whose", "verdict", "what it did"), rows)
+
+
+def on_torches(case, setting, fixes=(), device="cpu"):
+    """The same program on every torch listed: live, recorded, or said to be neither."""
+    rows = []
+    for torch_id in known_torches(case):
+        try:
+            outcome = ask(case, setting, fixes, device, torch_id, training=False)
+        except BadInput as error:
+            rows.append((torch_id, "not known", str(error)))
+            continue
+        rows.append((f"{torch_id} ({outcome.provenance})", verdict_of(outcome), outcome.said))
+    return Table(f"The same program on other torches, {device}",
+                 ("torch", "verdict", "what it did"), rows)
+
+
+def truth_table(panel, fixes=None):
+    """Drive every toggle of a panel, one at a time and all together; return the table.
+
+    This is the last cell of a notebook: it also raises what the panel's callbacks caught.
+    """
+    names = [fix.name for fix in panel.case.fixes] if fixes is None else list(fixes)
+    rows = []
+    for chosen in [[]] + [[name] for name in names] + [names]:
+        panel.set(**{name: name in chosen for name in names})
+        outcome = panel.outcome
+        label = "all of them" if len(chosen) > 1 else (chosen or ["no fix"])[0]
+        result = outcome.error["type"] if outcome.error else outcome.output_dtype
+        rows.append((label, outcome.verdict, result, panel.setting["dtype"]))
+    panel.set(**{name: False for name in names})
+    panel.raise_errors()
+    return Table("Every toggle", ("fixes on", "verdict", "raised, or output", "dtype"), rows)

@@ -1,0 +1,60 @@
+"""A table that reads the same as HTML, as plain text, and to a screen reader."""
+
+import html
+import textwrap
+
+WIDTH = 100  # characters of a line of plain text
+
+
+class Table:
+    """Rows under headers, with a caption; each cell is text.
+
+    Jupyter shows it as HTML; `print`, a terminal and stored outputs get aligned text.
+    """
+
+    def __init__(self, caption, headers, rows):
+        self.caption = caption
+        self.headers = [str(cell) for cell in headers]
+        self.rows = [[str(cell) for cell in row] for row in rows]
+
+    def __str__(self):
+        """Columns as wide as their longest cell; the last one is wrapped."""
+        lines = [self.headers] + self.rows
+        widths = [max(len(row[column]) for row in lines) for column in range(len(self.headers))]
+        left = sum(widths[:-1]) + 2 * (len(widths) - 1)
+        room = max(30, WIDTH - left)
+        text = [self.caption]
+        for row in lines:
+            start = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1]))
+            start += "  " if len(row) > 1 else ""
+            last = textwrap.wrap(row[-1], room, break_long_words=False) or [""]
+            text.append(f"{start}{last[0]}".rstrip())
+            text += [" " * left + more for more in last[1:]]
+        return "\n".join(text)
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.headers)
+        body = "".join(
+            "<tr>" + f'<th scope="row">{html.escape(row[0])}</th>'
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:]) + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f'<table class="ht-table" style="text-align:left"><caption style="text-align:left">'
+            f"{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
+
+
+def verdict_of(outcome):
+    """Sign and word."""
+    return f"{outcome.sign} {outcome.verdict}"
+
+
+def label_of(outcome):
+    """Where an outcome comes from: 'live, torch 2.13.0, cpu', or 'recorded 2026-11-30, …'."""
+    when = f" {outcome.recorded['date']}" if outcome.recorded else ""
+    version = outcome.torch.split("+")[0]
+    return f"{outcome.provenance}{when}, torch {version}, {outcome.device}"
