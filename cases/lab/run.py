@@ -223,15 +223,23 @@ def reference_training(case, setting, device):
 
 
 def fixed_run(case, setting, fixes, device):
-    """A fresh Run with `fixes` applied."""
-    run = prepare(case, setting, device)
+    """A fresh Run with `fixes` applied, and the names of those that chose no other torch."""
+    run, here = prepare(case, setting, device), []
     for fix in fixes:
+        before = run.torch_id
         fix.apply(run)
-    return run
+        if run.torch_id == before:
+            here.append(fix.name)
+    return run, here
 
 
 def measure(case, setting, fixes, device, training):
-    """Run the program with `fixes`; return an Outcome without a verdict."""
+    """Run the program with `fixes`; return an Outcome without a verdict.
+
+    Where a fix chose another torch the Outcome is that torch's: live, or recorded.
+    """
+    from cases.lab.anywhere import ask
+
     outcome = Outcome(
         case=case.name,
         factors=dict(setting),
@@ -246,19 +254,23 @@ def measure(case, setting, fixes, device, training):
     reference_trained = reference_training(case, setting, device) if training else None
     before = numerics.parameters(prepare(case, setting, device).model)
     try:
-        run = fixed_run(case, setting, fixes, device)
-        if run.torch_id is not None:
-            return elsewhere(case, setting, fixes, device, training, run.torch_id)
-        output = call(run)
-        if not isinstance(output, torch.Tensor):
-            raise TypeError(f"the program returned {type(output).__name__}, not a tensor")
-        trained = train(fixed_run(case, setting, fixes, device)) if training and run.training else None
+        run, here = fixed_run(case, setting, fixes, device)
+        if run.torch_id is None:
+            output = call(run)
+            if not isinstance(output, torch.Tensor):
+                raise TypeError(f"the program returned {type(output).__name__}, not a tensor")
+            twin = fixed_run(case, setting, fixes, device)[0] if training and run.training else None
+            trained = train(twin) if twin else None
     except Missing:
         raise
     except Exception as error:
         outcome.error = {"type": type(error).__name__, "message": str(error).strip()}
         outcome.where = autopsy.locate(error, program=case.folder)
         return outcome
+    if run.torch_id is not None:
+        # Outside the try: an interpreter that is missing or dies is not the program's outcome.
+        outcome = ask(case, setting, here, device, run.torch_id, training)
+        return replace(outcome, fixes=[fix.name for fix in fixes])
     outcome.status = "ran"
     outcome.output_dtype = dtype_name(output.dtype)
     error = numerics.relative_error(output, reference, run.keep)
@@ -272,15 +284,6 @@ def measure(case, setting, fixes, device, training):
     if trained:
         outcome.costs += numerics.training_costs(trained, reference_trained)
     return outcome
-
-
-def elsewhere(case, setting, fixes, device, training, torch_id):
-    """The same run in another interpreter, with the fixes that do not choose one."""
-    from cases.lab import torches
-
-    names = [fix.name for fix in fixes if not fix.name == "newer_torch"]
-    outcome = torches.ask(torch_id, case.name, setting, names, device, training)
-    return replace(outcome, fixes=[fix.name for fix in fixes])
 
 
 def judge(outcome, baseline):

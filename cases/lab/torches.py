@@ -67,6 +67,12 @@ def main_id():
     return listed()[0]["id"]
 
 
+def older(one, other):
+    """True if the torch with id `one` is an older one than `other`."""
+    first, second = (tuple(map(int, name[len("torch-"):].split("."))) for name in (one, other))
+    return first < second
+
+
 def is_live(torch_id):
     return torch_id == current() or interpreter(torch_id) is not None
 
