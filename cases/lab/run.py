@@ -164,12 +164,11 @@ def train(run):
     for step in range(numerics.TRAINING_STEPS + 1):
         first = [p.detach().clone() for p in run.model.parameters()] if step == 0 else None
         losses.append(float(train_step(run, optimizer)[1].detach()))
-        if first:
-            for old, new in zip(first, run.model.parameters()):
-                if new.grad is not None:
-                    moved = new.grad != 0
-                    all_updates += int(moved.sum())
-                    lost += int((moved & (old == new.detach())).sum()) if old.dtype == new.dtype else 0
+        for old, new in zip(first or (), run.model.parameters(), strict=False):
+            if new.grad is not None and old.dtype == new.dtype:
+                wanted = new.grad != 0
+                all_updates += int(wanted.sum())
+                lost += int((wanted & (old == new.detach())).sum())
     return {"losses": losses, "lost": lost / max(all_updates, 1)}
 
 
@@ -222,6 +221,14 @@ def reference_training(case, setting, device):
     return remembered("training", case, setting, device, measure)
 
 
+def parameters_before(case, setting, device):
+    """Parameters of the program before any fix; see cases.lab.numerics.parameters."""
+    return remembered(
+        "parameters", case, setting, device,
+        lambda: numerics.parameters(prepare(case, setting, device).model),
+    )
+
+
 def fixed_run(case, setting, fixes, device):
     """A fresh Run with `fixes` applied, and the names of those that chose no other torch."""
     run, here = prepare(case, setting, device), []
@@ -248,12 +255,13 @@ def measure(case, setting, fixes, device, training):
         torch=torch.__version__,
         status="raised",
     )
-    # Before the fixes, for a fix may flip a switch of the whole process.
-    reference = reference_output(case, setting, device)
-    expected = expected_dtypes(case, setting, device)
-    reference_trained = reference_training(case, setting, device) if training else None
-    before = numerics.parameters(prepare(case, setting, device).model)
     try:
+        # Before the fixes, for a fix may flip a switch of the whole process. Inside the try, for
+        # a library may refuse to build the model on this torch, and that is an outcome too.
+        reference = reference_output(case, setting, device)
+        expected = expected_dtypes(case, setting, device)
+        reference_trained = reference_training(case, setting, device) if training else None
+        before = parameters_before(case, setting, device)
         run, here = fixed_run(case, setting, fixes, device)
         if run.torch_id is None:
             output = call(run)
@@ -276,9 +284,7 @@ def measure(case, setting, fixes, device, training):
     error = numerics.relative_error(output, reference, run.keep)
     outcome.relative_error = numerics.one_digit(error)
     outcome.costs = numerics.parameter_costs(before, numerics.parameters(run.model))
-    outcome.costs += numerics.output_costs(
-        output, error, reference, run.dtype, expected
-    )
+    outcome.costs += numerics.output_costs(output, error, reference, run.dtype, expected)
     if run.training:
         outcome.costs += numerics.gradient_costs(run.model)
     if trained:
