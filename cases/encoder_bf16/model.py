@@ -41,8 +41,9 @@ class SpectraModel(nn.Module):
 def tokens_of(bits):
     """Row by row, the positions of the ones, counted from 1; the rest is padding, 0."""
     tokens = torch.zeros_like(bits)
-    for row, ids in zip(tokens, (line.nonzero().flatten() + 1 for line in bits)):
-        row[: len(ids)] = ids
+    for row, line in enumerate(bits):
+        ids = line.nonzero().flatten() + 1
+        tokens[row, : len(ids)] = ids
     return tokens
 
 

@@ -15,7 +15,9 @@ import torch
 
 from cases.lab.case import dtype_name
 
-OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+OPERATORS = {
+    ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div",
+}
 
 
 def locate(error, program=None):
@@ -41,7 +43,9 @@ def locate(error, program=None):
         "module": path,
         "op": operation(call),
         "operands": [describe(name, tensor) for name, tensor in operands],
-        "origin": origin(frames[:depth + 1], summaries, odd_dtype(operands, inner, frames), program),
+        "origin": origin(
+            frames[: depth + 1], summaries, odd_dtype(operands, inner, frames), program
+        ),
     }
 
 
@@ -57,17 +61,21 @@ def failing_expression(summary):
             lines[-1] = lines[-1].encode()[: summary.end_colno].decode()
             lines[0] = lines[0].encode()[summary.colno :].decode()
             text = "".join(lines)
-    for candidate in (text.strip(), textwrap.dedent(line).strip().removeprefix("return ")):
+    return expression(text) or expression(textwrap.dedent(line).removeprefix("return "))
+
+
+def expression(text):
+    """Return the outermost call or operator in a line of code, or None.
+
+    The first line of a call that goes on is enough: the open brackets are closed.
+    """
+    text = text.strip()
+    for candidate in (text, text + ")", text + "))", text + "0)"):
         try:
             tree = ast.parse(f"({candidate}\n)", mode="eval").body
         except SyntaxError:
-            try:
-                tree = ast.parse(candidate).body[0]
-            except (SyntaxError, IndexError):
-                continue
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Call, ast.BinOp)):
-                return node
+            continue
+        return next((n for n in ast.walk(tree) if isinstance(n, (ast.Call, ast.BinOp))), None)
     return None
 
 
@@ -194,7 +202,7 @@ def origin(frames, summaries, odd, program):
     """The outermost call in the program's own files that is handed a tensor of dtype `odd`."""
     if odd is None or program is None:
         return None
-    for frame, summary in zip(frames, summaries):
+    for frame, summary in zip(frames, summaries, strict=False):
         if Path(summary.filename).parent != Path(program):
             continue
         call = failing_expression(summary)

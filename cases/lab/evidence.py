@@ -31,7 +31,9 @@ def read(case, torch_id, device="cpu"):
         form = data["format"]
         data["outcomes"], data["provenance"]
     except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path.name} of case {case.name} is damaged ({error}); record it again") from None
+        raise BadInput(
+            f"{path.name} of case {case.name} is damaged ({error}); record it again"
+        ) from None
     if form > FORMAT:
         raise BadInput(
             f"{path.name} of case {case.name} has format {form}; this version reads up to {FORMAT}"

@@ -3,12 +3,12 @@
 import base64
 import html
 import io
-import textwrap
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cases.lab.messages import dtypes_in
 from cases.lab.palette import colour, letters
 from cases.lab.table import Table
 
@@ -37,78 +37,92 @@ class Picture:
         )
 
 
-def road_picture(road, stations=None):
-    """Draw a Road from left to right: one stop a tensor, one height a dtype.
+def road_picture(road, skip=()):
+    """Draw a Road from left to right: one stop a tensor, one height a dtype. Returns a Picture.
 
-    stations: indices into road.once to draw; by default all. Returns a Picture.
+    skip: names of variables to leave out, such as a mask that joins from the side.
     """
-    stops = road.once if stations is None else [road.once[i] for i in stations]
-    outcome = road.outcome
-    names = [stop.name for stop in stops]
-    dtypes = [stop.dtype for stop in stops]
-    ending = ending_of(outcome)
-    levels = sorted({*dtypes, *ending["dtypes"]}, key=lambda d: (d != "float32", d))
+    stops = [stop for stop in road.once if stop.name not in skip]
+    end = ending_of(road.outcome)
+    levels = sorted({stop.dtype for stop in stops} | {*end["dtypes"], *end["inside"]},
+                    key=lambda dtype: (dtype != "float32", dtype))
     height = {dtype: -index for index, dtype in enumerate(levels)}
+    last, floor = len(stops), -len(levels)
 
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
-        figure = Figure(figsize=(8.4, 1.75 + 0.6 * len(levels)), facecolor="white")
-        axes = figure.add_axes((0.09, 0.02, 0.89, 0.9))
+        figure = Figure(figsize=(8.4, 1.3 + 0.6 * len(levels)), facecolor="white")
+        axes = figure.add_axes((0.06, 0.02, 0.93, 0.96))
         axes.set_axis_off()
-        last = len(stops)
-        axes.set_xlim(-0.6, last + 0.75)
-        axes.set_ylim(-len(levels) - 0.75, 0.6)
+        axes.set_xlim(-0.6, last + 0.7)
+        axes.set_ylim(floor - 0.6, 0.75)
+
+        def leg(x, dtype, to_x, to_dtype, **style):
+            style = {"lw": 3, "ls": DASHES.get(to_dtype, "-"), "color": colour(to_dtype), **style}
+            axes.plot([x, to_x], [height[dtype], height[to_dtype]], **style)
+
+        def label(x, name, detail=""):
+            axes.text(x, floor + 0.42, wrap(name, 15), ha="center", va="top", weight="bold")
+            axes.text(x, floor - 0.42, detail, ha="center", va="top", fontsize=8, color="#555555")
+
         for dtype in levels:
-            axes.plot([-0.5, last + 0.5], [height[dtype]] * 2, color="#d0d0d0", lw=1, zorder=0)
-            axes.text(-0.62, height[dtype], letters(dtype), color=colour(dtype), ha="right",
+            axes.plot([-0.45, last + 0.5], [height[dtype]] * 2, color="#d5d5d5", lw=1, zorder=0)
+            axes.text(-0.5, height[dtype], letters(dtype), color=colour(dtype), ha="right",
                       va="center", weight="bold", fontsize=11)
-        for index in range(len(stops) - 1):
-            one, other = dtypes[index], dtypes[index + 1]
-            axes.plot([index, index + 1], [height[one], height[other]], color=colour(other),
-                      lw=3, ls=DASHES.get(other, "-"))
-        if stops:
-            for dtype in ending["dtypes"] or dtypes[-1:]:
-                axes.plot([last - 1, last], [height[dtypes[-1]], height[dtype]],
-                          color=colour(dtype), lw=3, ls=DASHES.get(dtype, "-"))
-        for index, stop in enumerate(stops):
-            y = height[stop.dtype]
-            axes.plot(index, y, "o", ms=10, mfc="white", mec=colour(stop.dtype), mew=2.5)
-            label = "\n".join(textwrap.wrap(stop.name, 14))
-            axes.text(index, -len(levels) + 0.3, label, ha="center", va="top", weight="bold")
-            axes.text(index, -len(levels) - 0.02, "\n".join(textwrap.wrap(shorten(stop.code), 16)[:3]),
-                      ha="center", va="top", fontsize=6.5, color="#444444", family="DejaVu Sans Mono")
-        top = max((height[d] for d in ending["dtypes"] or dtypes[-1:]), default=0)
-        sign = "✗" if outcome.status == "raised" else "✓"
-        axes.text(last, top + 0.22, sign, ha="center", va="bottom", fontsize=15,
-                  color="#b00020" if outcome.status == "raised" else "#00755a")
-        for dtype in ending["dtypes"]:
+        for x, (one, other) in enumerate(zip(stops, stops[1:], strict=False)):
+            leg(x, one.dtype, x + 1, other.dtype)
+        for dtype in end["dtypes"]:
+            if stops:
+                leg(last - 1, stops[-1].dtype, last, dtype)
             axes.plot(last, height[dtype], "s", ms=9, color=colour(dtype))
-        axes.text(last, -len(levels) + 0.3, "\n".join(textwrap.wrap(ending["name"], 16)),
-                  ha="center", va="top", weight="bold")
-    path = ", ".join(f"{name} {letters(dtype)}" for name, dtype in zip(names, dtypes))
-    alt = f"Road of the run, left to right: {path}; then {ending['name']}: {ending['said']}"
-    rows = [(s.name, letters(s.dtype), f"{s.file}:{s.line}", s.code) for s in stops]
-    rows.append((ending["name"], " and ".join(map(letters, ending["dtypes"])) or "-",
-                 ending["module"], ending["said"]))
+        for dtype in end["inside"]:
+            leg(last, (end["dtypes"] or [dtype])[0], last, dtype, ls=":")
+            axes.plot(last, height[dtype], "s", ms=9, mfc="white", mec=colour(dtype), mew=2)
+            axes.text(last + 0.12, height[dtype] + 0.18, "made inside\nthe call", fontsize=7.5,
+                      color=colour(dtype), va="bottom")
+        for x, stop in enumerate(stops):
+            axes.plot(x, height[stop.dtype], "o", ms=10, mfc="white", mec=colour(stop.dtype),
+                      mew=2.5)
+            label(x, stop.operation, stop.name)
+        raised = road.outcome.status == "raised"
+        axes.text(last, height[(end["dtypes"] or levels)[0]] + 0.2, "✗" if raised else "✓",
+                  ha="center", va="bottom", fontsize=15, color="#b00020" if raised else "#00755a")
+        label(last, end["name"])
+    path = ", ".join(f"{stop.operation} {letters(stop.dtype)}" for stop in stops)
+    inside = "".join(f", with {letters(d)} made inside the call" for d in end["inside"])
+    alt = f"Road of the run, left to right: {path}; then {end['name']}{inside}: {end['said']}"
+    rows = [(stop.name, letters(stop.dtype), f"{stop.file}:{stop.line}", stop.code)
+            for stop in stops]
+    dtypes = " and ".join(map(letters, end["dtypes"])) or "-"
+    dtypes += "".join(f", inside {letters(dtype)}" for dtype in end["inside"])
+    rows.append((end["name"], dtypes, end["module"], end["said"]))
     caption = "The road, stop by stop"
     if road.disturbed:
         caption += " (watched, the run ended otherwise than alone)"
     return Picture(figure, alt, Table(caption, ("tensor", "dtype", "where", "made by"), rows))
 
 
-def shorten(code):
-    """The right-hand side of an assignment, without its arguments if it is long."""
-    right = code.split(" = ", 1)[-1]
-    return right if len(right) <= 40 else right.split("(", 1)[0] + "(…)"
+def wrap(name, width):
+    """Break a name at its underscores."""
+    lines = [""]
+    for part in name.replace("_", "_ ").split():
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines[:3])
 
 
 def ending_of(outcome):
-    """What stands at the end of the road: the failing operation, or the output."""
+    """What stands at the end of the road: the failing operation, or the output.
+
+    inside: dtypes that the message names and no operand has; they arose within the call.
+    """
     if outcome.status == "ran":
-        return {"name": "output", "dtypes": [outcome.output_dtype], "module": "", "said": "runs"}
+        return {"name": "output", "dtypes": [outcome.output_dtype], "inside": [], "module": "",
+                "said": "runs"}
     where = outcome.where or {"op": "error", "operands": [], "module": ""}
-    dtypes = sorted(
-        {o["dtype"] for o in where["operands"] if "float" in o["dtype"]},
-        key=lambda d: d != "float32",
-    )
-    return {"name": where["op"].strip("_"), "dtypes": dtypes, "module": where["module"] or "",
-            "said": outcome.error["message"].splitlines()[0]}
+    dtypes = sorted({o["dtype"] for o in where["operands"] if "float" in o["dtype"]},
+                    key=lambda dtype: dtype != "float32")
+    said = outcome.error["message"].splitlines()[0]
+    inside = [d for d in dtypes_in(said) if d not in dtypes] if dtypes else []
+    return {"name": where["op"].strip("_"), "dtypes": dtypes, "inside": inside,
+            "module": where["module"] or "", "said": said}

@@ -5,7 +5,7 @@ A failure that no longer fails is as much a difference as a fix that no longer f
 
 import itertools
 
-from cases.lab import evidence, torches
+from cases.lab import evidence
 from cases.lab.anywhere import ask
 from cases.lab.messages import plain
 from cases.lab.run import smallest_sufficient
@@ -15,7 +15,7 @@ def settings(case):
     """Yield every setting of a case's factors."""
     names = [factor.name for factor in case.factors]
     for values in itertools.product(*(factor.values for factor in case.factors)):
-        yield dict(zip(names, values))
+        yield dict(zip(names, values, strict=True))
 
 
 def fix_sets(case, setting, device, torch_id):
@@ -48,7 +48,9 @@ def check(case, torch_id, device="cpu", known=None):
         data = evidence.read(case, torch_id, device)
         known = evidence.outcomes(case, torch_id, device)
         if data and data["provenance"]["digest"] != case.digest:
-            found.append(f"{case.name}: evidence of {torch_id} is older than the case; record it again")
+            found.append(
+                f"{case.name}: evidence of {torch_id} is older than the case; record it again"
+            )
     if not known:
         return found + [f"{case.name}: nothing is recorded for {torch_id}, {device}"]
     for old in known:
@@ -90,8 +92,3 @@ def differences(old, new):
         if before != after:
             found.append(f"{name}: {what} was {before!r}, is {after!r}")
     return found
-
-
-def checkable(torch_id):
-    """True if `torch_id` can be run here, which checking needs."""
-    return torches.is_live(torch_id)

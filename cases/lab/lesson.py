@@ -4,22 +4,43 @@ import html
 import traceback
 from pathlib import Path
 
-from cases.lab import torches
+from cases.lab import evidence, torches
 from cases.lab.anywhere import ask, known_torches
 from cases.lab.case import BadInput
-from cases.lab.run import check_device, smallest_sufficient, steady
+from cases.lab.run import call, check_device, prepare, run, smallest_sufficient, steady
 from cases.lab.table import Table, label_of, verdict_of
 
 
-def parameters(case, device="cpu", dtype=None, torch=None):
-    """Check a notebook's parameters; return the case's default setting with `dtype`.
+def parameters(case, device, dtype, torch="current", **factors):
+    """Check a notebook's parameters; return the setting they ask for, over the case's default.
 
-    Raises BadInput, one line, for a device, dtype or torch that cannot be had.
+    torch: "current", or an id that env/torches.toml lists.
+    Raises BadInput, one line, for a device, dtype, torch or factor that cannot be had.
     """
     check_device(device)
-    if torch is not None:
-        torches.check_id(torch)
-    return case.setting({} if dtype is None else {"dtype": dtype})
+    torches.check_id(torches.current() if torch == "current" else torch)
+    return case.setting({"dtype": dtype, **factors})
+
+
+def reproduce(case, setting, device="cpu"):
+    """Run the program as it is and print what it does; it must do what is recorded.
+
+    Raises AssertionError where the evidence for this torch and device says otherwise. Where
+    there is no evidence it says so, for then nothing is checked.
+    """
+    try:
+        known = evidence.find(case, setting, (), torches.current(), device)
+    except BadInput as missing:
+        outcome = run(case, setting, (), device, training=False)
+        print(f"{outcome.said}\nNot checked: {missing}")
+        return
+    with steady():
+        program = prepare(case, setting, device)
+        if known.status == "raised":
+            expect_failure(lambda: call(program), known.error["type"], known.error["message"])
+        else:
+            call(program)
+            print(f"It runs, as recorded: output {known.output_dtype}.")
 
 
 def expect_failure(function, type_name, text):
@@ -83,8 +104,13 @@ def where_table(outcome):
     where = outcome.where
     if where is None:
         return Table("The traceback shows no tensor operation.", ("where",), [])
-    operands = where["operands"]
-    rows = [(o["name"], o["dtype"], o["shape"], o["device"]) for o in operands]
+    rows, operands = [], where["operands"]
+    for place, one in enumerate(operands):
+        rest = operands[place:]
+        if len(rest) > 3 and all(o["dtype"] == one["dtype"] for o in rest):
+            rows.append((f"{one['name']} and {len(rest) - 1} more", one["dtype"], "", one["device"]))
+            break
+        rows.append((one["name"], one["dtype"], one["shape"], one["device"]))
     module = where["module"] or "the program itself"
     return Table(f"Raised in {module}, by {where['op']}",
                  ("operand", "dtype", "shape", "device"), rows)
@@ -100,7 +126,8 @@ def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
         outcome = ask(case, {**setting, **change}, fixes, device, torch_id, training=False)
         name = ", ".join(f"{k}={v}" for k, v in change.items()) or "as reported"
         rows.append((name, verdict_of(outcome), outcome.said))
-    return Table(f"One factor at a time ({label_of(outcome)})", ("changed", "verdict", "what it did"), rows)
+    return Table(f"One factor at a time ({label_of(outcome)})",
+                 ("changed", "verdict", "what it did"), rows)
 
 
 def each_fix(case, setting, device="cpu", torch_id=None, training=True):

@@ -39,7 +39,7 @@ def kept(output, reference, keep):
 
     A shorter sequence than the reference's is compared over what it has.
     """
-    common = tuple(slice(0, min(a, b)) for a, b in zip(output.shape, reference.shape))
+    common = tuple(slice(0, min(a, b)) for a, b in zip(output.shape, reference.shape, strict=True))
     output, reference = output[common], reference[common]
     if keep is not None:
         keep = keep[common[: keep.dim()]]

@@ -50,7 +50,8 @@ class Helper(anywidget.AnyWidget):
       const watch = new MutationObserver(guard);
       watch.observe(document.body, { childList: true, subtree: true });
       el.setAttribute('role', 'status');
-      el.style.cssText = 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)';
+      el.style.cssText =
+        'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)';
       const say = () => { el.textContent = model.get('said'); };
       model.on('change:said', say);
       return () => watch.disconnect();
@@ -64,10 +65,10 @@ class Panel:
     case: a Case. setting: {factor: value} to begin with. torch: id of the torch to begin with.
     """
 
-    def __init__(self, case, setting=None, device="cpu", torch=None):
+    def __init__(self, case, setting=None, device="cpu", torch="current"):
         self.case = case
         self.setting = case.setting(setting)
-        self.device, self.torch_id = device, torch or torches.current()
+        self.device, self.torch_id = device, torches.current() if torch == "current" else torch
         self.on = {fix.name: False for fix in case.fixes}
         self.errors, self.outcome, self.trouble, self.revision = [], None, "", 0
         self._known, self._controls = {}, {}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.autopsy import shape_of
+from cases.lab.autopsy import expression, operation, shape_of
 from cases.lab.case import dtype_name
 from cases.lab.run import call, fixed_run, run, steady
 
@@ -27,6 +27,12 @@ class Station:
     file: str
     line: int
     code: str
+
+    @property
+    def operation(self):
+        """Short name of what made it: the outermost call or operator of the line."""
+        node = expression(self.code.split(" = ", 1)[-1].removeprefix("return "))
+        return operation(node).strip("_") if node is not None else self.name
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ def road(case, setting=None, fixes=(), device="cpu"):
     watcher = Watcher((str(case.folder / "model.py"),) + case.watch)
     error = None
     with steady():
-        prepared = fixed_run(case, setting, fixes, device)
+        prepared, _ = fixed_run(case, setting, fixes, device)
         before = sys.gettrace()
         sys.settrace(watcher)
         try:

@@ -25,7 +25,8 @@ class Table:
         room = max(30, WIDTH - left)
         text = [self.caption]
         for row in lines:
-            start = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1]))
+            cells = zip(row, widths[:-1], strict=False)
+            start = "  ".join(cell.ljust(width) for cell, width in cells)
             start += "  " if len(row) > 1 else ""
             last = textwrap.wrap(row[-1], room, break_long_words=False) or [""]
             text.append(f"{start}{last[0]}".rstrip())

@@ -56,10 +56,10 @@ def interpreter(torch_id):
         return {"command": [str(python)], "env": {}} if python.exists() else None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        program, _ = found["command"][0], found["env"]
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
         return None
-    command = found.get("command") or [""]
-    return found if Path(command[0]).exists() else None
+    return found if Path(program).is_file() else None
 
 
 def main_id():
@@ -67,10 +67,9 @@ def main_id():
     return listed()[0]["id"]
 
 
-def older(one, other):
-    """True if the torch with id `one` is an older one than `other`."""
-    first, second = (tuple(map(int, name[len("torch-"):].split("."))) for name in (one, other))
-    return first < second
+def number(torch_id):
+    """Return 'torch-2.13' as (2, 13), to tell older from newer."""
+    return tuple(int(part) for part in torch_id[len("torch-"):].split("."))
 
 
 def is_live(torch_id):
@@ -88,7 +87,7 @@ class Worker:
         found = interpreter(torch_id)
         if found is None:
             raise BadInput(
-                f"torch {torch_id!r} is not live here; make it with: python env/create.py {torch_id}"
+                f"torch {torch_id!r} is not live here; to make it: python env/create.py {torch_id}"
             )
         path = [str(ROOT)] + [part for part in [found["env"].get("PYTHONPATH")] if part]
         env = {**os.environ, **found["env"], "PYTHONPATH": os.pathsep.join(path)}
@@ -101,9 +100,10 @@ class Worker:
         )
         self.answers, self.errors = queue.Queue(), []
         threading.Thread(target=self._listen, daemon=True).start()
-        threading.Thread(
+        self.complaints = threading.Thread(
             target=lambda: self.errors.extend(self.process.stderr), daemon=True
-        ).start()
+        )
+        self.complaints.start()
 
     def _listen(self):
         for line in self.process.stdout:
@@ -123,10 +123,15 @@ class Worker:
             ) from None
         except OSError:
             line = None
+        except BaseException:  # interrupted: the answer would be taken for the next question's
+            self.close()
+            raise
         if line is None:
             code = self.process.wait()
+            self.complaints.join(1)
             self.close()
-            last = (self.errors[-1:] or [""])[0].strip()
+            # Before a signal the last line is no reason, just the last thing printed.
+            last = "".join(self.errors[-1:]) if code > 0 else ""
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             raise RuntimeError(f"{self.torch_id}: the interpreter died ({how}) {last}".strip())
         return json.loads(line)
@@ -169,6 +174,14 @@ def ask(torch_id, case, setting, fixes, device="cpu", training=True):
     if "bad_input" in answer:
         raise (Missing if answer["missing"] else BadInput)(answer["bad_input"])
     return Outcome.from_json(answer)
+
+
+def call(torch_id, function):
+    """Call "module:function", which takes nothing and returns JSON, in another interpreter.
+
+    Raises BadInput where it is not live, RuntimeError where it died or took too long.
+    """
+    return worker(torch_id).ask({"call": function})
 
 
 def version_of(torch_id):
