@@ -13,7 +13,7 @@ def move_to_gpu(run):
 
 
 def float_the_input(run):
-    """Outside autocast, feed the layer float32 and cast its result back; the layer stays in half."""
+    """Outside autocast, cast the input to float32 and the result back; the layer stays in half."""
     layer = run.model.layer.forward
 
     def forward(x):
@@ -59,5 +59,6 @@ def whole_model_float32(run):
 
 def newer_torch(run):
     """Run the same program on the newest torch of the list."""
-    if torches.older(torches.current(), torches.main_id()):
-        run.torch_id = torches.main_id()
+    newest = torches.main_id()
+    if torches.number(torches.current()) < torches.number(newest):
+        run.torch_id = newest

@@ -1,0 +1,303 @@
+"""Half on the CPU: what an old torch refuses, what the newest still does, and what cures it."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import cases
+from cases.cpu_half import scenes
+from cases.lab import torches
+from cases.lab.anywhere import ask
+from cases.lab.case import BadInput
+from cases.lab.run import prepare, run, steady, subsets, train
+
+CASE = cases.load("cpu_half")
+OPS = CASE.factors[0].values
+NEW, OLD = torches.main_id(), "torch-1.13"
+NEVER = {
+    "fft": "Unsupported dtype Half",
+    "inverse": "linalg.inv: Low precision dtypes not supported. Got Half",
+    "cdist": "\"cdist\" not implemented for 'Half'",
+    "quantile": "quantile() input tensor must be either float or double dtype",
+}
+ONCE = {
+    "linear": "\"addmm_impl_cpu_\" not implemented for 'Half'",
+    "conv2d": "\"slow_conv2d_cpu\" not implemented for 'Half'",
+    "layer_norm": "\"LayerNormKernelImpl\" not implemented for 'Half'",
+    "softmax": "\"softmax_lastdim_kernel_impl\" not implemented for 'Half'",
+    "bmm": "\"bmm\" not implemented for 'Half'",
+    "cumsum": "\"cumsum_out_cpu\" not implemented for 'Half'",
+    "topk": "\"topk_cpu\" not implemented for 'Half'",
+    "erfinv": "\"erfinv_vml_cpu\" not implemented for 'Half'",
+}
+WITH_WEIGHTS = ("linear", "conv2d", "layer_norm")
+
+new = pytest.mark.skipif(torches.current() != NEW, reason=f"these are about {NEW}")
+old = pytest.mark.skipif(not torches.is_live(OLD), reason=f"{OLD} is not live here")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to move to")
+
+
+def on(torch_id, fixes=(), training=False, **setting):
+    return ask(CASE, setting, fixes, torch_id=torch_id, training=training)
+
+
+def test_names_are_those_of_the_brief():
+    assert [factor.name for factor in CASE.factors] == ["op", "dtype", "phase"]
+    assert {"linear", "conv2d", "layer_norm", "softmax", "bmm", "cumsum"} <= set(OPS)
+    assert CASE.setting() == {"op": "linear", "dtype": "float16", "phase": "forward"}
+    assert [fix.name for fix in CASE.fixes] == [
+        "move_to_gpu", "float_the_input", "autocast_float16", "empty_cache",
+        "float_the_layer", "bfloat16_weights", "whole_model_float32", "newer_torch",
+    ]
+    assert all(fix.help for fix in CASE.fixes)
+
+
+@old
+def test_the_report_on_the_old_torch():
+    outcome = on(OLD)
+    assert (outcome.verdict, outcome.torch[:4]) == ("fails", "1.13")
+    assert outcome.error == {"type": CASE.headline.type, "message": CASE.headline.text}
+    assert (outcome.where["module"], outcome.where["op"]) == ("layer", "linear")
+    assert {operand["dtype"] for operand in outcome.where["operands"]} == {"float16"}
+    assert {operand["device"] for operand in outcome.where["operands"]} == {"cpu"}
+
+
+@old
+@pytest.mark.parametrize("phase", ["forward", "train"])
+@pytest.mark.parametrize("op", OPS)
+def test_the_old_torch_refuses_every_op_in_half(op, phase):
+    outcome = on(OLD, op=op, phase=phase)
+    assert outcome.error == {"type": "RuntimeError", "message": {**ONCE, **NEVER}[op]}
+
+
+@old
+@pytest.mark.parametrize("op", OPS)
+def test_the_old_torch_has_in_bfloat16_what_is_not_refused_everywhere(op):
+    assert on(OLD, op=op, dtype="bfloat16").status == ("raised" if op in NEVER else "ran")
+
+
+@new
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("phase", ["forward", "train"])
+@pytest.mark.parametrize("op", OPS)
+def test_the_new_torch_refuses_only_what_it_never_had(op, phase, dtype):
+    outcome = on(NEW, op=op, phase=phase, dtype=dtype)
+    if op not in NEVER:
+        assert (outcome.status, outcome.output_dtype) == ("ran", dtype)
+        assert not outcome.costs
+        return
+    name = {"float16": "Half", "bfloat16": "BFloat16"}[dtype]
+    assert outcome.error["message"] == NEVER[op].replace("Half", name)
+    assert outcome.where["module"] == "layer"
+
+
+SINGLE = {
+    # fix: on the old torch, on the new one
+    "float_the_input": ("moves", "moves"),
+    "autocast_float16": ("moves", "runs"),
+    "empty_cache": ("fails", "runs"),
+    "float_the_layer": ("costs", "costs"),
+    "bfloat16_weights": ("costs", "costs"),
+    "whole_model_float32": ("costs", "costs"),
+    "newer_torch": ("runs", "runs"),
+}
+
+
+@old
+@pytest.mark.parametrize("fix", SINGLE)
+def test_each_fix_on_the_old_torch(fix):
+    assert on(OLD, [fix]).verdict == SINGLE[fix][0]
+
+
+@new
+@pytest.mark.parametrize("fix", SINGLE)
+def test_each_fix_on_the_new_torch(fix):
+    assert on(NEW, [fix]).verdict == SINGLE[fix][1]
+
+
+@no_gpu
+def test_move_to_gpu_without_one_raises_what_torch_raises():
+    outcome = run(CASE, {}, ["move_to_gpu"])
+    assert (outcome.status, outcome.verdict) == ("raised", "moves")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_float_the_input_cures_only_what_has_no_weights(op):
+    outcome = run(CASE, {"op": op}, ["float_the_input"])
+    assert outcome.verdict == ("moves" if op in WITH_WEIGHTS else "runs")
+    assert run(CASE, {"op": op}, ["float_the_layer"]).status == "ran"
+
+
+@new
+@pytest.mark.parametrize("op", NEVER)
+def test_autocast_and_float32_cure_what_the_new_torch_lacks(op):
+    for fix in ("autocast_float16", "whole_model_float32"):
+        outcome = on(NEW, [fix], op=op)
+        assert (outcome.verdict, outcome.output_dtype) == ("costs", "float32")
+    for fix in ("bfloat16_weights", "empty_cache", "newer_torch"):
+        assert on(NEW, [fix], op=op).status == "raised"
+
+
+@old
+def test_newer_torch_is_really_run_there():
+    outcome = on(OLD, ["newer_torch"])
+    there = on(NEW)
+    assert (outcome.torch, outcome.provenance) == (there.torch, "live")
+    assert (outcome.relative_error, outcome.output_dtype) == (there.relative_error, "float16")
+    assert outcome.fixes == ["newer_torch"]
+
+
+@old
+def test_other_fixes_travel_with_newer_torch():
+    outcome = on(OLD, ["float_the_input", "newer_torch"])
+    assert outcome.torch == on(NEW).torch
+    assert outcome.error == on(NEW, ["float_the_input"]).error
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_training_is_one_that_learns(op):
+    with steady():
+        setting = CASE.setting({"op": op, "phase": "train"})
+        losses = train(prepare(CASE, setting, reference=True))["losses"]
+    assert losses[-1] < losses[0] / 2
+
+
+@new
+def test_training_in_half_loses_updates_where_bfloat16_loses_more():
+    def lost(dtype):
+        outcome = on(NEW, training=True, dtype=dtype, phase="train")
+        return [item["text"] for item in outcome.costs if item["kind"] == "updates_lost"]
+
+    assert not lost("float16")
+    assert lost("bfloat16")
+
+
+@new
+def test_every_set_of_fixes_runs_and_soon():
+    start = time.perf_counter()
+    verdicts = [on(NEW, subset).verdict for subset in subsets([fix.name for fix in CASE.fixes])]
+    assert len(verdicts) == 256 and all(verdicts)
+    assert time.perf_counter() - start < 90
+
+
+@old
+def test_every_set_of_fixes_runs_on_the_old_torch_too():
+    start = time.perf_counter()
+    verdicts = [on(OLD, subset).verdict for subset in subsets([fix.name for fix in CASE.fixes])]
+    assert len(verdicts) == 256 and all(verdicts)
+    assert time.perf_counter() - start < 90
+
+
+@pytest.fixture(scope="module")
+def swept():
+    return {row["op"]: row for row in scenes.sweep()}
+
+
+def test_the_sweep_calls_many_ops_and_calls_them_alike(swept):
+    assert len(swept) >= 45
+    assert swept == {row["op"]: row for row in scenes.sweep()}
+    said = {row[dtype] for row in swept.values() for dtype in scenes.DTYPES}
+    assert all(text in ("runs", "absent") or "Error: " in text for text in said)
+
+
+def test_the_sweep_leaves_the_random_state_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    scenes.sweep()
+    assert torch.equal(torch.rand(3), expected)
+
+
+@new
+def test_what_is_still_missing(swept):
+    groups = scenes.still_missing()
+    missing = {op for ops in groups.values() for op in ops}
+    assert {"fft", "inv", "svd", "cdist (small)", "ctc_loss", "quantile"} <= missing
+    assert missing == {op for op, row in swept.items() if row["float16"] != "runs"}
+    assert "ctc_loss" in groups["… not implemented for 'Half'"]
+    assert missing == {op for ops in scenes.still_missing("bfloat16").values() for op in ops}
+
+
+@old
+def test_the_old_torch_names_one_op_in_two_ways_and_lacks_another():
+    ops = {row["op"]: row for row in torches.call(OLD, "cases.cpu_half.scenes:sweep")}
+    assert '"baddbmm"' in ops["baddbmm (tiny)"]["float16"]
+    assert '"addmm_impl_cpu_"' in ops["baddbmm"]["float16"]
+    assert ops["scaled_dot_product_attention"]["bfloat16"] == "absent"
+    assert ops["mse_loss"]["float16"] == "runs" and "BFloat16" in ops["mse_loss"]["bfloat16"]
+
+
+def states(ops):
+    return {
+        row["op"]: [row[d] if row[d] in ("runs", "absent") else "refused" for d in scenes.DTYPES]
+        for row in ops
+    }
+
+
+@pytest.mark.parametrize("torch_id", [
+    pytest.param(NEW, marks=new), pytest.param(OLD, marks=old),
+])
+def test_what_was_recorded_is_what_happens(torch_id):
+    kept = scenes.recorded(torch_id)
+    assert kept["format"] == scenes.FORMAT
+    live = next(column for column in scenes.history() if column["torch_id"] == torch_id)
+    assert live["label"] == "live"
+    assert states(kept["ops"]) == states(live["ops"])
+
+
+def test_history_shows_what_is_not_live_as_recorded(monkeypatch):
+    monkeypatch.setattr(torches, "is_live", lambda torch_id: torch_id == torches.current())
+    columns = {column["torch_id"]: column for column in scenes.history()}
+    date = scenes.recorded(OLD)["provenance"]["date"]
+    assert columns[OLD]["label"] == f"recorded {date}"
+    assert columns[torches.current()]["label"] == "live"
+    assert list(columns) == sorted(columns, key=torches.number)
+
+
+def test_a_survey_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(scenes, "EVIDENCE", tmp_path)
+    survey = {**scenes.survey(), "ops": [{"op": "é", "group": "g", "float16": "runs"}]}
+    path = scenes.write("torch-9.9", survey)
+    assert scenes.recorded("torch-9.9") == survey
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert scenes.recorded("torch-9.8") is None
+    for text in ("", "[]", json.dumps({"ops": []}), path.read_text(encoding="utf-8")[:-20]):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(BadInput, match="damaged.*record it again") as caught:
+            scenes.recorded("torch-9.9")
+        assert "\n" not in str(caught.value)
+
+
+def test_the_price_of_half():
+    threads = torch.get_num_threads()
+    price = scenes.price(size=32, rounds=3)
+    assert torch.get_num_threads() == threads
+    for product in ("matmul", "matrix × vector"):
+        half, brain = price[product]["float16"], price[product]["bfloat16"]
+        assert half["time"] > 0 and brain["time"] > 0
+        # Half has three more bits of fraction, whatever the processor.
+        assert 4 < brain["error"] / half["error"] < 16
+    assert scenes.pace(3.0) == "slower than float32"
+    assert scenes.pace(0.3) == "faster than float32"
+    assert scenes.pace(1.2) == "within a factor of 2 of float32"
+
+
+@old
+def test_the_old_torch_has_a_price_for_bfloat16_alone():
+    price = torches.call(OLD, "cases.cpu_half.scenes:price")
+    assert {product: list(dtypes) for product, dtypes in price.items()} == {
+        "matmul": ["bfloat16"], "matrix × vector": ["bfloat16"],
+    }
+
+
+def test_needs_torch_alone():
+    code = ("import sys, cases.cpu_half.case, cases.cpu_half.scenes\n"
+            "found = {'IPython', 'ipywidgets', 'matplotlib', 'transformers'} & set(sys.modules)\n"
+            "sys.exit(f'imported {found}' if found else 0)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=torches.ROOT, capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
