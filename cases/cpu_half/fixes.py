@@ -12,6 +12,9 @@ def move_to_gpu(run):
     run.batch = {name: tensor.to("cuda") for name, tensor in run.batch.items()}
 
 
+move_to_gpu.needs_gpu = True
+
+
 def float_the_input(run):
     """Outside autocast, cast the input to float32 and the result back; the layer stays in half."""
     layer = run.model.layer.forward

@@ -52,6 +52,11 @@ class Fix:
         return (self.apply.__doc__ or "").strip().splitlines()[0] if self.apply.__doc__ else ""
 
     @property
+    def needs_gpu(self):
+        """True if what it does depends on a GPU being there; the gate then looks less closely."""
+        return getattr(self.apply, "needs_gpu", False)
+
+    @property
     def source(self):
         """The text of the function: this is what a reader reads and copies."""
         return inspect.getsource(self.apply)

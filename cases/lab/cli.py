@@ -148,7 +148,8 @@ def do_check(args):
 
 def do_record(args):
     torch_id = torch_to_run(args)
-    version = torches.version_of(torch_id)
+    here = torch_id == torches.current()
+    machine = evidence.machine() if here else torches.call(torch_id, "cases.lab.evidence:machine")
     for case in chosen(args.cases):
         entries = []
         try:
@@ -159,7 +160,7 @@ def do_record(args):
         except Missing as error:
             print(f"- {case.name}: not recorded, {error}")
             continue
-        path = evidence.write(case, torch_id, args.device, entries, version, args.out)
+        path = evidence.write(case, torch_id, args.device, entries, machine, args.out)
         print(f"✓ {case.name}: {len(entries)} outcomes in {path}")
     return 0
 

@@ -7,6 +7,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+import torch
+
 from cases.lab import torches
 from cases.lab.case import BadInput
 from cases.lab.run import Outcome
@@ -73,16 +75,26 @@ def find(case, setting, fixes, torch_id, device="cpu"):
     )
 
 
-def write(case, torch_id, device, entries, version, folder=None):
-    """Write evidence, sorted, one outcome a line, by way of a temporary file. Returns the path."""
+def machine():
+    """Versions and kind of machine of this interpreter, as provenance. Runs in any torch."""
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.system(),
+        "processor": platform.machine(),
+    }
+
+
+def write(case, torch_id, device, entries, machine, folder=None):
+    """Write evidence, sorted, one outcome a line, by way of a temporary file. Returns the path.
+
+    entries: outcomes as dicts. machine: what `machine` returned in the torch they ran in.
+    """
     path = path_of(case, torch_id, device, folder)
     provenance = {
         "case": case.name,
-        "torch": version,
         "device": device,
-        "python": platform.python_version(),
-        "platform": platform.platform(terse=True),
-        "processor": platform.machine(),
+        **machine,
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "digest": case.digest,

@@ -1,8 +1,12 @@
 """What a notebook's cells call: the failure caught, the source shown, the experiment tabled."""
 
 import html
+import os
 import traceback
 from pathlib import Path
+from unittest import mock
+
+import torch
 
 from cases.lab import evidence, torches
 from cases.lab.anywhere import ask, known_torches
@@ -11,14 +15,14 @@ from cases.lab.run import call, check_device, prepare, run, smallest_sufficient,
 from cases.lab.table import Table, label_of, verdict_of
 
 
-def parameters(case, device, dtype, torch="current", **factors):
+def parameters(case, device, dtype, torch_id="current", **factors):
     """Check a notebook's parameters; return the setting they ask for, over the case's default.
 
-    torch: "current", or an id that env/torches.toml lists.
+    torch_id: "current", or an id that env/torches.toml lists.
     Raises BadInput, one line, for a device, dtype, torch or factor that cannot be had.
     """
     check_device(device)
-    torches.check_id(torches.current() if torch == "current" else torch)
+    torches.check_id(torches.current() if torch_id == "current" else torch_id)
     return case.setting({"dtype": dtype, **factors})
 
 
@@ -57,12 +61,32 @@ def expect_failure(function, type_name, text):
             raise AssertionError(
                 f"expected {type_name} with {text!r}, got {type(error).__name__}: {error}"
             ) from error
-        for frame in traceback.extract_tb(error.__traceback__)[-3:]:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+                  if not frame.name.endswith("_call_impl")]  # nn.Module's own plumbing
+        for frame in frames[-3:]:
             print(f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}")
             print(f"    {frame.line}")
         print(f"{type_name}: {error}")
         return
     raise AssertionError(f"expected {type_name} with {text!r}, but nothing was raised")
+
+
+def last_operations(case, setting, device="cpu", last=3):
+    """Print the last operations that had begun when the program stopped, as a profiler saw them.
+
+    They lie below Python, inside the call that the traceback ends with.
+    """
+    # The profiler logs two lines with the process id, unless told not to.
+    with steady(), mock.patch.dict(os.environ, KINETO_LOG_LEVEL="9"):
+        program = prepare(case, setting, device)
+        with torch.autograd.profiler.profile(use_kineto=False) as seen:
+            try:
+                call(program)
+            except Exception:
+                pass
+    begun = sorted(seen.function_events, key=lambda event: event.time_range.start)
+    names = [event.name for event in begun if event.name != "aten::empty"]
+    print("last operations begun:", ", ".join(names[-last:]))
 
 
 class Source:
@@ -84,7 +108,8 @@ class Source:
         for line in str(self).splitlines():
             text = html.escape(line)
             rows.append(f"<strong>{text}</strong>" if line.startswith("▶") else text)
-        return f'<pre style="line-height:1.35">{chr(10).join(rows)}</pre>'
+        style = "line-height:1.35;white-space:pre;overflow-x:auto"
+        return f'<pre style="{style}">' + "\n".join(rows) + "</pre>"
 
 
 def model_source(case, start=None, mark="# fails here"):
@@ -108,7 +133,8 @@ def where_table(outcome):
     for place, one in enumerate(operands):
         rest = operands[place:]
         if len(rest) > 3 and all(o["dtype"] == one["dtype"] for o in rest):
-            rows.append((f"{one['name']} and {len(rest) - 1} more", one["dtype"], "", one["device"]))
+            names = f"{one['name']} and {len(rest) - 1} more"
+            rows.append((names, one["dtype"], "", one["device"]))
             break
         rows.append((one["name"], one["dtype"], one["shape"], one["device"]))
     module = where["module"] or "the program itself"

@@ -111,7 +111,7 @@ def output_costs(output, error, reference, dtype, expected):
     if expected and output.dtype not in expected:
         names = " or ".join(sorted(dtype_name(d) for d in expected))
         found.append(
-            cost("output_dtype", f"output is {dtype_name(output.dtype)}, not {names} as elsewhere")
+            cost("output_dtype", f"output is {dtype_name(output.dtype)}, not {names}")
         )
     if output.shape != reference.shape:
         found.append(

@@ -8,6 +8,7 @@ import html
 
 import anywidget
 import ipywidgets as widgets
+import torch._dynamo  # noqa: F401  the first optimizer imports it: seconds, better spent here
 import traitlets
 
 from cases.lab import torches
@@ -20,7 +21,6 @@ STYLE = """<style>
 .ht-panel {max-width: 900px; border: 1px solid var(--jp-border-color1, #bbb); padding: 8px 12px;
   overflow: hidden}
 .ht-panel .widget-checkbox, .ht-panel .widget-dropdown {height: 26px; margin: 0}
-.ht-panel .widget-checkbox {width: 225px}
 .ht-panel .ht-head {font-weight: 600; margin: 0; line-height: 22px}
 .ht-panel :is(input, select):focus {outline: 2px solid var(--jp-brand-color1, #0b63a5);
   outline-offset: 1px}
@@ -29,7 +29,9 @@ STYLE = """<style>
   font-weight: 600; width: 1%}
 .ht-outcome td {text-align: left; vertical-align: top; padding: 3px 0; overflow-wrap: anywhere}
 .ht-outcome caption {text-align: left; font-size: 150%; padding: 0 0 4px}
-.ht-note {color: var(--jp-ui-font-color2, #595959); font-size: 90%; margin: 4px 0 0}
+.ht-fails, .ht-moves {color: var(--jp-error-color1, #b00020)}
+.ht-note {color: var(--jp-ui-font-color2, #595959); font-size: 90%; line-height: 1.3;
+  margin: 8px 0 0}
 </style>"""
 NOTE = "If a click changes nothing, the kernel has stopped: run this cell again."
 
@@ -156,8 +158,8 @@ class Panel:
         boxes = [self._controls[name] for name in self.on]
         choices = [c for name, c in self._controls.items() if name not in self.on]
         head = '<p class="ht-head">{}</p>'.format
-        left = widgets.VBox([widgets.HTML(head("Fixes")), *boxes],
-                            layout=widgets.Layout(flex="0 0 auto", overflow="hidden"))
+        left = widgets.VBox([widgets.HTML(head("Fixes")), *boxes], layout=widgets.Layout(
+            flex="0 0 auto", overflow="hidden", padding="0 14px 0 0"))
         middle = widgets.VBox([widgets.HTML(head("Factors")), *choices],
                               layout=widgets.Layout(flex="0 0 auto", overflow="hidden"))
         right = widgets.VBox([self._answer], layout=widgets.Layout(
@@ -217,7 +219,8 @@ class Panel:
             cells += (f'<tr><th scope="row">{html.escape(name)}</th>'
                       f"<td{style}>{html.escape(value)}</td></tr>")
         return (f'<table class="ht-outcome" data-rev="{self.revision}">'
-                f"<caption>{html.escape(self.head)}</caption><tbody>{cells}</tbody></table>"
+                f'<caption class="ht-{self.head.split()[-1]}">{html.escape(self.head)}</caption>'
+                f"<tbody>{cells}</tbody></table>"
                 f'<p class="ht-note">{NOTE}</p>')
 
     def table(self):

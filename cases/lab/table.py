@@ -36,14 +36,19 @@ class Table:
     __repr__ = __str__
 
     def _repr_html_(self):
-        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.headers)
-        body = "".join(
-            "<tr>" + f'<th scope="row">{html.escape(row[0])}</th>'
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-            for row in self.rows
-        )
+        # Inline, for Jupyter sets text flush right and strips style sheets from untrusted pages.
+        left = 'style="text-align:left;vertical-align:top"'
+
+        def cells(row, first, rest):
+            return "".join(
+                f"<{tag} {left}>{html.escape(cell)}</{tag[:2]}>"
+                for cell, tag in zip(row, [first] + [rest] * len(row), strict=False)
+            )
+
+        head = cells(self.headers, 'th scope="col"', 'th scope="col"')
+        body = "".join(f"<tr>{cells(row, 'th scope=row', 'td')}</tr>" for row in self.rows)
         return (
-            f'<table class="ht-table" style="text-align:left"><caption style="text-align:left">'
+            f'<table class="ht-table"><caption style="text-align:left">'
             f"{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )

@@ -184,13 +184,6 @@ def call(torch_id, function):
     return worker(torch_id).ask({"call": function})
 
 
-def version_of(torch_id):
-    """Version string of a live torch, asked of itself."""
-    if torch_id == current():
-        return torch.__version__
-    return worker(torch_id).ask({"version": True})["torch"]
-
-
 def report(out=sys.stdout):
     """Write one line a torch: id, version, live or recorded, what it is for."""
     for entry in listed():
