@@ -1,4 +1,4 @@
-"""ChatGLM with P-tuning v2: a frozen base in half precision, and a prefix trained in float32."""
+"""ChatGLM with P-tuning v2: a frozen base in half precision, and a part trained in float32."""
 
 import torch
 from torch import nn
@@ -11,8 +11,9 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
-        scale = x.float().pow(2).mean(-1, keepdim=True).add(1e-5).rsqrt()
-        return self.weight * (x.float() * scale).to(x.dtype)
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return self.weight * (wide * scale).to(x.dtype)
 
 
 class PrefixEncoder(nn.Module):
@@ -20,27 +21,24 @@ class PrefixEncoder(nn.Module):
 
     def __init__(self, length, layers, heads, size):
         super().__init__()
-        self.shape = (layers, 2, heads, length, size)
+        self.shape = (length, layers, 2, heads, size)
         self.embedding = nn.Embedding(length, layers * 2 * heads * size)
 
-    def forward(self, batch):
-        layers, _, heads, length, size = self.shape
-        past = self.embedding.weight.view(length, layers, 2, 1, heads, size)
-        past = past.permute(1, 2, 3, 4, 0, 5).expand(layers, 2, batch, heads, length, size)
-        return past.reshape(layers, 2, batch * heads, length, size)
+    def forward(self):
+        return self.embedding.weight.view(self.shape).permute(1, 2, 3, 0, 4)
 
 
 class Rotary(nn.Module):
     def __init__(self, size, longest):
         super().__init__()
-        angles = torch.outer(torch.arange(longest), 10000.0 ** -(torch.arange(0, size, 2) / size))
+        angles = torch.arange(longest)[:, None] * 10000.0 ** -(torch.arange(0, size, 2) / size)
         self.register_buffer("cos", angles.cos().repeat(1, 2))
         self.register_buffer("sin", angles.sin().repeat(1, 2))
 
     def forward(self, x):
         one, two = x.chunk(2, -1)
-        turned = torch.cat((-two, one), -1)
-        return x * self.cos[: x.shape[1]] + turned * self.sin[: x.shape[1]]
+        turned, length = torch.cat((-two, one), -1), x.shape[-2]
+        return x * self.cos[:length] + turned * self.sin[:length]
 
 
 class Layer(nn.Module):
@@ -48,30 +46,78 @@ class Layer(nn.Module):
         super().__init__()
         self.heads, self.attention = heads, attention
         self.norm1, self.norm2 = RMSNorm(width), RMSNorm(width)
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.dense = nn.Linear(width, width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        self.query_key_value, self.dense = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        wide = 4 * width
+        self.mlp = nn.Sequential(nn.Linear(width, wide), nn.GELU(), nn.Linear(wide, width))
 
-    def forward(self, x, past_key, past_value, rotary):
+    def forward(self, x, past, rotary, seen):
         batch, length, width = x.shape
         qkv = self.query_key_value(self.norm1(x)).view(batch, length, 3, self.heads, -1)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2)
-        q, k = rotary(q), rotary(k)
-        k, v = torch.cat((past_key, k), 1), torch.cat((past_value, v), 1)
-        seen = torch.ones(length, k.shape[1], dtype=torch.bool, device=x.device)
-        seen = seen.tril(k.shape[1] - length)
-        if self.attention == "sdpa":
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-        else:
-            scale = q.shape[2] ** -0.5
-            if self.attention == "baddbmm":
-                empty = q.new_zeros(1, 1, 1)
-                scores = torch.baddbmm(empty, q, k.transpose(1, 2), beta=0, alpha=scale)
-            else:
-                scores = torch.matmul(q, k.transpose(1, 2)) * scale
-            context = torch.matmul(scores.masked_fill(~seen, -10000.0).softmax(-1), v)
-        context = context.view(batch, self.heads, length, -1).transpose(1, 2)
-        x = x + self.dense(context.reshape(batch, length, width))
+        qk, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).split((2, 1))
+        q, k = rotary(qk)
+        past_key, past_value = past.repeat(1, batch, 1, 1)
+        k, v = torch.cat((past_key, k), 1), torch.cat((past_value, v[0]), 1)
+        context = self.attend(q, k, v, seen).view(batch, self.heads, length, -1)
+        x = x + self.dense(context.transpose(1, 2).reshape(batch, length, width))
         return x + self.mlp(self.norm2(x))
+
+    def attend(self, q, k, v, seen):
+        if self.attention == "sdpa":
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        scale = q.shape[2] ** -0.5
+        if self.attention == "baddbmm":
+            # ChatGLM adds beta=0, with which torch 1.13 returns NaN from memory never written.
+            zeros = q.new_zeros(1, 1, 1)
+            scores = torch.baddbmm(zeros, q, k.transpose(1, 2), alpha=scale)  # fails here
+        else:
+            scores = torch.matmul(q, k.transpose(1, 2)) * scale
+        shares = scores.masked_fill(~seen, -10000.0).softmax(-1)
+        return torch.matmul(shares, v)
+
+
+class ChatGLM(nn.Module):
+    def __init__(self, attention="baddbmm", vocab=64, width=32, heads=4, layers=2, prefix=4):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        self.prefix = PrefixEncoder(prefix, layers, heads, width // heads)
+        self.rotary = Rotary(width // heads, longest=64)
+        self.layers = nn.ModuleList(Layer(width, heads, attention) for _ in range(layers))
+        self.norm = RMSNorm(width)
+        self.lm_head = nn.Linear(width, vocab, bias=False)
+
+    def forward(self, tokens):
+        x, past = self.embedding(tokens), self.prefix()
+        length, before = tokens.shape[1], past.shape[3]
+        seen = torch.ones(length, before + length, device=x.device).tril(before) > 0
+        for index, layer in enumerate(self.layers):
+            x = layer(x, past[index], self.rotary, seen)
+        x = self.norm(x)
+        return self.lm_head(x)
+
+
+def set_precision(model, dtype, float32_part, trained):
+    """The base in `dtype`; the child `float32_part` stays float32; only `trained` is trained."""
+    for name, child in model.named_children():
+        child.to(torch.float32 if name == float32_part else dtype)
+        child.requires_grad_(name == trained)
+    return model
+
+
+def train_forward(model, tokens):
+    return model.train()(tokens)
+
+
+@torch.no_grad()
+def validate(model, tokens):
+    return model.eval()(tokens)
+
+
+@torch.no_grad()
+def generate(model, tokens, new=3):
+    """Greedy; returns the logits of the first new token."""
+    first = None
+    for _ in range(new):
+        logits = model.eval()(tokens)[:, -1]
+        first = logits if first is None else first
+        tokens = torch.cat((tokens, logits.argmax(-1, keepdim=True)), 1)
+    return first
