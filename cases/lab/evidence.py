@@ -21,7 +21,7 @@ def path_of(case, torch_id, device, folder=None):
 
 
 def read(case, torch_id, device="cpu"):
-    """Return a file of evidence as a dict, or None if there is none.
+    """Return a file of evidence as a dict whose outcomes are Outcomes, or None if there is none.
 
     Raises BadInput, in one line, if it is damaged or of a newer format.
     """
@@ -30,23 +30,24 @@ def read(case, torch_id, device="cpu"):
         return None
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        form = data["format"]
-        data["outcomes"], data["provenance"]
+        if data["format"] > FORMAT:
+            raise BadInput(f"{path.name} of case {case.name} has format {data['format']}; "
+                           f"this version reads up to {FORMAT}")
+        data["outcomes"] = [revive(entry, data["provenance"]) for entry in data["outcomes"]]
+        data["provenance"]["digest"]
+    except BadInput:
+        raise
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(
             f"{path.name} of case {case.name} is damaged ({error}); record it again"
         ) from None
-    if form > FORMAT:
-        raise BadInput(
-            f"{path.name} of case {case.name} has format {form}; this version reads up to {FORMAT}"
-        )
     return data
 
 
 def outcomes(case, torch_id, device="cpu"):
     """Return the recorded Outcomes, labelled so; an empty list where nothing was recorded."""
     data = read(case, torch_id, device)
-    return [revive(entry, data["provenance"]) for entry in data["outcomes"]] if data else []
+    return data["outcomes"] if data else []
 
 
 def revive(entry, provenance):

@@ -2,17 +2,52 @@
 
 import html
 import os
+import platform
 import traceback
+from importlib import metadata
 from pathlib import Path
 from unittest import mock
 
 import torch
 
+import cases
 from cases.lab import evidence, torches
 from cases.lab.anywhere import ask, known_torches
 from cases.lab.case import BadInput
 from cases.lab.run import call, check_device, prepare, run, smallest_sufficient, steady
 from cases.lab.table import Table, label_of, verdict_of
+
+
+def environment():
+    """What is on this machine: versions, devices, and which torches are live."""
+    rows = [("Python", platform.python_version()), ("torch", torch.__version__)]
+    for package in ("transformers", "jupyterlab", "ipywidgets"):
+        try:
+            rows.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            rows.append((package, "not installed"))
+    gpu = torch.cuda.is_available()
+    rows.append(("GPU", torch.cuda.get_device_name(0) if gpu else "none: all runs on the CPU"))
+    for entry in torches.listed():
+        rows.append((entry["id"], "live" if torches.is_live(entry["id"]) else "not here"))
+    return Table("On this machine", ("what", "here"), rows)
+
+
+def messages_of(case):
+    """Every error text that the case's program raises without fixes, on any torch recorded."""
+    found = {case.headline.text: None}
+    for torch_id in known_torches(case):
+        for outcome in evidence.outcomes(case, torch_id):
+            if not outcome.fixes and outcome.error:
+                found[outcome.error["message"].splitlines()[0]] = None
+    return list(found)
+
+
+def index():
+    """Every error text of every case, and the notebook that cures it."""
+    rows = [(text, case.notebook) for case in map(cases.load, cases.NAMES)
+            for text in messages_of(case)]
+    return Table("Find your error", ("the message says", "notebook"), rows)
 
 
 def parameters(case, device, dtype, torch_id="current", **factors):

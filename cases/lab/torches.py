@@ -187,5 +187,5 @@ def call(torch_id, function):
 def report(out=sys.stdout):
     """Write one line a torch: id, version, live or recorded, what it is for."""
     for entry in listed():
-        state = "live" if is_live(entry["id"]) else "not here: shown from evidence"
-        print(f"{entry['id']:12} {entry['version']:8} {state:30} {entry['for']}", file=out)
+        state = "live" if is_live(entry["id"]) else "not here"
+        print(f"{entry['id']:12} {entry['version']:8} {state:10} {entry['for']}", file=out)
