@@ -53,8 +53,8 @@ def outcomes(case, torch_id, device="cpu"):
 def revive(entry, provenance):
     label = {key: provenance[key] for key in ("torch", "device", "date")}
     return Outcome.from_json(
-        {**entry, "case": provenance["case"], "device": provenance["device"],
-         "torch": provenance["torch"], "provenance": "recorded", "recorded": label}
+        {"torch": provenance["torch"], **entry, "case": provenance["case"],
+         "device": provenance["device"], "provenance": "recorded", "recorded": label}
     )
 
 
@@ -72,7 +72,8 @@ def find(case, setting, fixes, torch_id, device="cpu"):
             return outcome
     raise BadInput(
         f"case {case.name} was not recorded on {torch_id}, {device} with these factors and fixes; "
-        "recorded are all factors with no fix, each fix alone, and the smallest sufficient sets"
+        "recorded are all factors with no fix, each fix alone, all fixes, and the smallest "
+        "sufficient sets"
     )
 
 
@@ -102,9 +103,13 @@ def write(case, torch_id, device, entries, machine, folder=None):
     }
     kept = ("factors", "fixes", "status", "verdict", "error", "where", "output_dtype",
             "relative_error", "costs")
-    lines = sorted(
-        json.dumps({key: entry[key] for key in kept}, ensure_ascii=False) for entry in entries
-    )
+
+    def line(entry):
+        # A fix may send the run to another torch: then the outcome is that one's, and says so.
+        own = {"torch": entry["torch"]} if entry["torch"] != machine["torch"] else {}
+        return json.dumps({**{key: entry[key] for key in kept}, **own}, ensure_ascii=False)
+
+    lines = sorted(map(line, entries))
     text = (
         f'{{"format": {FORMAT},\n "provenance": {json.dumps(provenance)},\n "outcomes": [\n  '
         + ",\n  ".join(lines) + "\n ]}\n"

@@ -21,15 +21,18 @@ def settings(case):
 
 
 def fix_sets(case, setting, device, torch_id):
-    """Return the sets of fixes to record: none, each alone, and the smallest sufficient sets."""
+    """Return the sets to record: no fix, each alone, all together, and the smallest sufficient.
+
+    They are what a notebook's tables ask for, so that these can be had where a torch is not.
+    """
     names = [fix.name for fix in case.fixes]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
-    sets = [()] + [(name,) for name in names]
+    sets = [()] + [(name,) for name in names] + [tuple(names)]
     if ask(case, setting, (), device, torch_id, training=False).status == "raised":
         found = smallest_sufficient(
             lambda subset: ask(case, setting, subset, device, torch_id, training=False), honest
         )
-        sets += [subset for subset, _ in found if len(subset) > 1]
+        sets += [subset for subset, _ in found if 1 < len(subset) < len(names)]
     return sets
 
 
