@@ -37,10 +37,11 @@ class Picture:
         )
 
 
-def road_picture(road, skip=()):
+def road_picture(road, skip=(), joins=()):
     """Draw a Road from left to right: one stop a tensor, one height a dtype. Returns a Picture.
 
-    skip: names of variables to leave out, such as a mask that joins from the side.
+    skip: names of variables to leave out, such as a mask.
+    joins: names of variables that are not made from the stop before; they meet it at the next.
     """
     stops = [stop for stop in road.once if stop.name not in skip]
     end = ending_of(road.outcome)
@@ -60,20 +61,32 @@ def road_picture(road, skip=()):
             style = {"lw": 3, "ls": DASHES.get(to_dtype, "-"), "color": colour(to_dtype), **style}
             axes.plot([x, to_x], [height[dtype], height[to_dtype]], **style)
 
+        room = min(15, 84 // (last + 1))  # letters between two stops
+
         def label(x, name, detail=""):
-            axes.text(x, floor + 0.42, wrap(name, 15), ha="center", va="top", weight="bold")
+            axes.text(x, floor + 0.42, wrap(name, room), ha="center", va="top", weight="bold")
             axes.text(x, floor - 0.42, detail, ha="center", va="top", fontsize=8, color="#555555")
 
         for dtype in levels:
             axes.plot([-0.45, last + 0.5], [height[dtype]] * 2, color="#d5d5d5", lw=1, zorder=0)
             axes.text(-0.5, height[dtype], letters(dtype), color=colour(dtype), ha="right",
                       va="center", weight="bold", fontsize=11)
-        for x, (one, other) in enumerate(zip(stops, stops[1:], strict=False)):
-            leg(x, one.dtype, x + 1, other.dtype)
+        waiting = []  # stops whose line goes on to the next one
+        for x, stop in enumerate(stops):
+            if stop.name not in joins:
+                for before, dtype in waiting:
+                    leg(before, dtype, x, stop.dtype)
+                waiting = []
+            waiting.append((x, stop.dtype))
+        arriving = {dtype for _, dtype in waiting} & set(end["dtypes"])
         for dtype in end["dtypes"]:
-            if stops:
-                leg(last - 1, stops[-1].dtype, last, dtype)
+            for x, before in waiting:
+                if dtype in arriving or not arriving:
+                    leg(x, before, last, dtype)
             axes.plot(last, height[dtype], "s", ms=9, color=colour(dtype))
+            if len(end["dtypes"]) > 1:
+                axes.text(last + 0.14, height[dtype] - 0.12, end["names"][dtype], fontsize=8,
+                          color=colour(dtype), ha="left", va="top")
         for dtype in end["inside"]:
             leg(last, (end["dtypes"] or [dtype])[0], last, dtype, ls=":")
             axes.plot(last, height[dtype], "s", ms=9, mfc="white", mec=colour(dtype), mew=2)
@@ -114,15 +127,17 @@ def wrap(name, width):
 def ending_of(outcome):
     """What stands at the end of the road: the failing operation, or the output.
 
+    names: of the operands that have each dtype.
     inside: dtypes that the message names and no operand has; they arose within the call.
     """
     if outcome.status == "ran":
-        return {"name": "output", "dtypes": [outcome.output_dtype], "inside": [], "module": "",
-                "said": "runs"}
+        return {"name": "output", "dtypes": [outcome.output_dtype], "names": {}, "inside": [],
+                "module": "", "said": "runs"}
     where = outcome.where or {"op": "error", "operands": [], "module": ""}
     dtypes = sorted({o["dtype"] for o in where["operands"] if "float" in o["dtype"]},
                     key=lambda dtype: dtype != "float32")
+    names = {d: "\n".join(o["name"] for o in where["operands"] if o["dtype"] == d) for d in dtypes}
     said = outcome.error["message"].splitlines()[0]
     inside = [d for d in dtypes_in(said) if d not in dtypes] if dtypes else []
-    return {"name": where["op"].strip("_"), "dtypes": dtypes, "inside": inside,
+    return {"name": where["op"].strip("_"), "dtypes": dtypes, "names": names, "inside": inside,
             "module": where["module"] or "", "said": said}
