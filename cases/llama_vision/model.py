@@ -34,19 +34,21 @@ def load_model(dtype, attention):
 def load_image(file):
     with Image.open(file) as picture:
         array = np.array(picture.convert("RGB").resize((SIDE, SIDE)))
-    pixels = torch.tensor(array, dtype=torch.float32) / 255
-    pixels = (pixels - torch.tensor(MEAN)) / torch.tensor(STD)
+    pixels = torch.tensor(array, dtype=torch.float32)
+    pixels = (pixels / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
     return pixels.permute(2, 0, 1).unsqueeze(0)
 
 
 def embed(model, file, tokens):
-    text = model.get_input_embeddings()(tokens)
+    embed_text = model.get_input_embeddings()
     if file is None:
-        return text
+        return embed_text(tokens)
     pixels = load_image(file).to(model.device)  # moves it; float32 it stays
-    patches = model.vision_tower(pixels).transpose(1, 2)
-    features = model.projector(patches)
-    return torch.cat([features, text], dim=1)  # float32 with float16 is float32
+    patches = model.vision_tower(pixels)
+    features = model.projector(patches.transpose(1, 2))
+    text = embed_text(tokens)
+    embeds = torch.cat([features, text], dim=1)  # float32 with float16 is float32
+    return embeds
 
 
 @torch.no_grad()
