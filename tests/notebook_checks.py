@@ -53,11 +53,9 @@ def compare(notebook):
 
 def lint(notebook, shape=False):
     """Return what is wrong with a notebook's form. shape: also hold it to a case's shape."""
-    found = []
-    for check in (outputs_stored, nothing_hidden, nothing_unstable, parameters_tagged,
-                  images_described, headings_in_order, solutions_have_exercises):
-        found += check(notebook)
-    return found + (in_shape(notebook) if shape else [])
+    checks = (outputs_stored, nothing_hidden, nothing_unstable, parameters_tagged,
+              images_described, headings_in_order, solutions_have_exercises)
+    return [line for check in checks + ((in_shape,) if shape else ()) for line in check(notebook)]
 
 
 def numbered(notebook):
@@ -193,7 +191,8 @@ def solutions_have_exercises(notebook):
 
 def in_shape(notebook):
     code, texts = code_cells(notebook), prose(notebook)
-    words = sum(len(re.sub(r"<[^>]+>", " ", text).split()) for text in texts)
+    words = sum(bool(re.search(r"\w", word))
+                for text in texts for word in re.sub(r"<[^>]+>", " ", text).split())
     if len(code) not in CODE_CELLS:
         yield f"{len(code)} code cells; {CODE_CELLS[0]} to {CODE_CELLS[-1]} are asked for"
     if words not in WORDS:

@@ -197,6 +197,7 @@ def execute(source, copy, parameters, cell_timeout=CELL_TIMEOUT, timeout=TIMEOUT
 
     Raises whatever stopped it: PapermillExecutionError, CellTimeoutError, DeadKernelError.
     """
+    copy.parent.mkdir(parents=True, exist_ok=True)
     return papermill.execute_notebook(
         str(source), str(copy), parameters, kernel_name="python3", language="python",
         progress_bar=False, autosave_cell_every=0, timeout_func=limited(cell_timeout, timeout),

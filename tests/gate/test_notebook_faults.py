@@ -187,6 +187,5 @@ def exercised(path, stub, solution):
     ids=["a solution that does not solve", "an exercise that is solved from the start"],
 )
 def test_exercise(tmp_path, stub, solution, said):
-    (tmp_path / "copies").mkdir()
     found = exercised(tmp_path / "exercise.ipynb", stub, solution)
     assert len(found) == 1 and found[0].startswith(said)

@@ -1,0 +1,47 @@
+"""Every exercise must fail as it stands and pass with its solution: each notebook in one kernel."""
+
+import ast
+from concurrent.futures import ThreadPoolExecutor
+
+import nbformat
+import notebook_checks
+import pytest
+import run_notebooks
+from run_notebooks import Job
+
+NOTEBOOKS = [path for path in notebook_checks.notebooks() if not path.stem.startswith("00")]
+
+
+def judged(path, folder):
+    """Run a notebook with its solutions put in; return what is wrong with its exercises."""
+    notebook = notebook_checks.with_solutions(nbformat.read(path, as_version=4))
+    solved = folder / path.name
+    nbformat.write(notebook, solved)
+    result = run_notebooks.run(Job(solved), folder / "copies")
+    if not result.ok:
+        return [result.said]
+    return list(notebook_checks.judge_exercises(nbformat.read(result.copy, as_version=4)))
+
+
+@pytest.fixture(scope="module")
+def verdicts(kernels, tmp_path_factory):
+    """{notebook: future of what is wrong with it}, two at once."""
+    folder = tmp_path_factory.mktemp("exercises")
+    with ThreadPoolExecutor(2) as pool:
+        yield {path: pool.submit(judged, path, folder) for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_exercises(path, verdicts):
+    assert verdicts[path].result() == []
+
+
+def test_a_solution_replaces_its_stub_only():
+    exercise = "import os\n\ndef mine(run):\n    '''Yours.'''\n    pass\n\nprint(check(mine))"
+    solution = "def mine(run):\n    run.x = 1\n"
+    assert notebook_checks.solved(exercise, solution) == (
+        "import os\n\ndef mine(run):\n    run.x = 1\n\nprint(check(mine))"
+    )
+    with pytest.raises(ValueError, match="the exercise has no function other"):
+        notebook_checks.solved(exercise, "def other():\n    pass\n")
+    ast.parse(notebook_checks.solved(exercise, "@keep\n" + solution))

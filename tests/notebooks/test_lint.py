@@ -1,0 +1,16 @@
+"""The form of every committed notebook: outputs stored, nothing hidden, described, in order."""
+
+import nbformat
+import notebook_checks
+import pytest
+
+NOTEBOOKS = notebook_checks.notebooks()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_form(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    about_a_case = not path.stem.startswith("00")
+    found = notebook_checks.lint(notebook, shape=about_a_case)
+    assert found == [], "\n".join([path.name] + found)
