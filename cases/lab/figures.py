@@ -7,6 +7,7 @@ import io
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cases.lab.messages import dtypes_in
 from cases.lab.palette import colour, letters
@@ -112,6 +113,74 @@ def road_picture(road, skip=(), joins=()):
     if road.disturbed:
         caption += " (watched, the run ended otherwise than alone)"
     return Picture(figure, alt, Table(caption, ("tensor", "dtype", "where", "made by"), rows))
+
+
+def history_picture(history, dtypes=("float16", "bfloat16"), across=12):
+    """Draw which ops exist in which torch and dtype, one small square each. Returns a Picture.
+
+    history: [{"label": "live", "provenance": {"torch", …}, "ops": [{"op", dtype: said}, …]}, …],
+    oldest first. said: "runs", "absent" where the op itself is not there, or what was raised.
+    Ops that run everywhere are only counted. across: squares side by side, so blocks of ops.
+    """
+    versions = [column["provenance"]["torch"].split("+")[0] for column in history]
+    columns = [(version, dtype) for version in versions for dtype in dtypes]
+    ops = {}
+    for column in history:
+        for row in column["ops"]:
+            ops.setdefault(row["op"], []).extend(row[dtype] for dtype in dtypes)
+    kinds = {}  # ops of one history together, the longest list first
+    for op, said in ops.items():
+        kinds.setdefault(tuple(map(sign_of, said)), []).append(op)
+    kinds = dict(sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0])))
+    drawn = [(op, signs) for signs, names in kinds.items() if set(signs) != {"✓"}
+             for op in names]
+    blocks = max(1, across // len(columns))
+    deep = -(-len(drawn) // blocks)
+    wide = 7.5 + len(columns) + 0.8 * (len(history) - 1)
+
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 8.5}):
+        figure = Figure(figsize=(8.4, 0.45 + 0.185 * (deep + 2)), facecolor="white")
+        axes = figure.add_axes((0.005, 0.01, 0.99, 0.98))
+        axes.set_axis_off()
+        axes.set_xlim(0, blocks * wide)
+        axes.set_ylim(deep + 0.2, -2.6)
+        for place, (op, signs) in enumerate(drawn):
+            left, y = place // deep * wide, place % deep + 0.5
+            axes.text(left + 6.7, y, op.replace("scaled_dot_product_", "sdp_"), ha="right",
+                      va="center")
+            for index, ((version, dtype), sign) in enumerate(zip(columns, signs, strict=True)):
+                x = left + 7.5 + index + 0.8 * (index // len(dtypes))
+                runs = sign == "✓"
+                axes.add_patch(Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, lw=0.8,
+                                         fc=colour(dtype) if runs else "white", ec=colour(dtype)))
+                axes.text(x, y, sign, ha="center", va="center", fontsize=7.5,
+                          color="white" if runs else "#b00020")
+                if place % deep == 0:
+                    axes.text(x, -0.15, letters(dtype), ha="center", va="bottom", fontsize=6,
+                              color=colour(dtype), weight="bold")
+                    if index % len(dtypes) == 0:
+                        axes.text(x + (len(dtypes) - 1) / 2, -1.25, short(version), ha="center",
+                                  va="bottom", weight="bold")
+    counts = [sum(signs[i] == "✓" for signs, names in kinds.items() for _ in names)
+              for i in range(len(columns))]
+    heads = [f"{short(version)} {letters(dtype)}" for version, dtype in columns]
+    rows = [(*signs, len(names), ", ".join(names)) for signs, names in kinds.items()]
+    rows.append((*counts, len(ops), "run, of all"))
+    alt = f"{len(ops)} ops, which of them run on the CPU. " + "; ".join(
+        f"torch {head}: {count}" for head, count in zip(heads, counts, strict=True)
+    ) + ". The table below the picture names them."
+    labels = "; ".join(f"{column['label']}, torch {version}"
+                       for column, version in zip(history, versions, strict=True))
+    caption = f"Ops on the CPU: ✓ runs, ✗ refused, – not in that torch ({labels})"
+    return Picture(figure, alt, Table(caption, (*heads, "ops", "which"), rows))
+
+
+def sign_of(said):
+    return {"runs": "✓", "absent": "–"}.get(said, "✗")
+
+
+def short(version):
+    return ".".join(version.split(".")[:2])
 
 
 def wrap(name, width):

@@ -124,6 +124,25 @@ def last_operations(case, setting, device="cpu", last=3):
     print("last operations begun:", ", ".join(names[-last:]))
 
 
+def expect_outcome(outcome, expected=None):
+    """What another torch did, run there or recorded, must be `expected`; return it as a Table.
+
+    expected: has a `type` and a `text`, as a case's headline has; None: the program must run.
+    Raises AssertionError if the outcome is something else.
+    """
+    if expected is None:
+        fits, wanted = outcome.status == "ran", "a run without error"
+    else:
+        wanted = f"{expected.type} with {expected.text!r}"
+        fits = (outcome.status == "raised" and outcome.error["type"] == expected.type
+                and expected.text in outcome.error["message"])
+    if not fits:
+        raise AssertionError(f"expected {wanted}, but torch {outcome.torch} did this: "
+                             f"{outcome.said}")
+    return Table(f"The program alone ({label_of(outcome)})", ("verdict", "what it did"),
+                 [(verdict_of(outcome), outcome.said)])
+
+
 class Source:
     """A program's text with one line marked; the mark is a sign, not only a colour."""
 
@@ -163,7 +182,9 @@ def where_table(outcome):
     """Where the error was raised: module, operation, and each operand."""
     where = outcome.where
     if where is None:
-        return Table("The traceback shows no tensor operation.", ("where",), [])
+        raised = outcome.status == "raised"
+        said = "The traceback shows no tensor operation." if raised else "Nothing was raised."
+        return Table(said, ("where",), [])
     rows, operands = [], where["operands"]
     for place, one in enumerate(operands):
         rest = operands[place:]
@@ -210,7 +231,10 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
 
 
 def on_torches(case, setting, fixes=(), device="cpu"):
-    """The same program on every torch listed: live, recorded, or said to be neither."""
+    """The same program on every torch listed: live, recorded, or said to be neither.
+
+    The first column is as wide either way, so that stored outputs compare.
+    """
     rows = []
     for torch_id in known_torches(case):
         try:
@@ -218,7 +242,8 @@ def on_torches(case, setting, fixes=(), device="cpu"):
         except BadInput as error:
             rows.append((torch_id, "not known", str(error)))
             continue
-        rows.append((f"{torch_id} ({outcome.provenance})", verdict_of(outcome), outcome.said))
+        label = f"{torch_id} ({outcome.provenance})".ljust(len(f"{torch_id} (recorded)"))
+        rows.append((label, verdict_of(outcome), outcome.said))
     return Table(f"The same program on other torches, {device}",
                  ("torch", "verdict", "what it did"), rows)
 

@@ -1,0 +1,33 @@
+"""An outcome of another torch is held to what is expected, whether it was run or recorded."""
+
+import pytest
+
+from cases.lab.case import Headline
+from cases.lab.lesson import expect_outcome
+from cases.lab.run import Outcome
+
+WANTED = Headline("RuntimeError", "not implemented for 'Half'", ())
+RAISED = {"status": "raised", "verdict": "fails",
+          "error": {"type": "RuntimeError", "message": "\"x\" not implemented for 'Half'"}}
+RAN = {"status": "ran", "verdict": "runs", "output_dtype": "float16"}
+
+
+def outcome(**what):
+    return Outcome("cpu_half", {}, [], "cpu", "1.13.0a0", provenance="recorded",
+                   recorded={"date": "2026-11-30"}, **what)
+
+
+def test_what_is_expected_is_tabled_with_its_provenance():
+    assert "recorded 2026-11-30, torch 1.13.0a0" in str(expect_outcome(outcome(**RAISED), WANTED))
+    assert "✓ runs" in str(expect_outcome(outcome(**RAN)))
+
+
+@pytest.mark.parametrize("what, expected", [
+    (RAN, WANTED),
+    (RAISED, None),
+    ({**RAISED, "error": {**RAISED["error"], "type": "TypeError"}}, WANTED),
+    ({**RAISED, "error": {**RAISED["error"], "message": "other words"}}, WANTED),
+])
+def test_anything_else_is_red(what, expected):
+    with pytest.raises(AssertionError, match="expected"):
+        expect_outcome(outcome(**what), expected)

@@ -1,0 +1,39 @@
+"""What nbval does not compare: only where an old torch's outcome comes from, nothing else."""
+
+import re
+
+import pytest
+from run_notebooks import unstable
+
+from cases.lab.run import Outcome
+from cases.lab.table import label_of
+
+
+def sanitized(text):
+    for pattern, instead in unstable().items():
+        text = re.sub(pattern, instead, text)
+    return text
+
+
+def label(provenance, torch):
+    recorded = {"date": "2026-11-30"} if provenance == "recorded" else None
+    return label_of(Outcome("cpu_half", {}, [], "cpu", torch, "ran", provenance=provenance,
+                            recorded=recorded))
+
+
+@pytest.mark.parametrize("form", ["label: {}", "Each fix alone ({}). Smallest sets: none."])
+def test_an_old_torch_may_be_live_or_recorded(form):
+    live, recorded = (form.format(label(how, "1.13.0a0")) for how in ("live", "recorded"))
+    assert live != recorded and sanitized(live) == sanitized(recorded)
+
+
+def test_in_a_list_of_torches_too_with_the_columns_as_wide():
+    live, recorded = "torch-1.13 (live)      ✗ fails", "torch-1.13 (recorded)  ✗ fails"
+    assert len(live) == len(recorded) and sanitized(live) == sanitized(recorded)
+
+
+@pytest.mark.parametrize("text", [
+    "torch-2.13 (live)", "live, torch 2.13.0, cpu", "the answer is live", "✗ fails",
+])
+def test_nothing_else_is_replaced(text):
+    assert sanitized(text) == text
