@@ -24,7 +24,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def parser():
     top = OneLineParser(prog="python -m cases", description=__doc__.splitlines()[0])
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", required=True)
 
     def command(name, help, torch=True, device=True, several=False):
         sub = commands.add_parser(name, help=help)
@@ -48,6 +48,7 @@ def parser():
     sub.add_argument("--out", metavar="DIR", help="a folder instead of the case's own")
     sub = command("torches", "which torches are live here", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
+    commands.metavar = "|".join(commands.choices)
     return top
 
 
@@ -142,7 +143,8 @@ def do_check(args):
         for line in lines:
             print(f"✗ {line}")
         found += len(lines)
-        print(f"{'✗' if lines else '✓'} {case.name} on {torch_id}: {len(lines)} differences")
+        print(f"{'✗' if lines else '✓'} {case.name} on {torch_id}: "
+              f"{len(lines)} difference{'' if len(lines) == 1 else 's'}")
     return 1 if found else 0
 
 

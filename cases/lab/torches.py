@@ -10,7 +10,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -184,8 +183,8 @@ def call(torch_id, function):
     return worker(torch_id).ask({"call": function})
 
 
-def report(out=sys.stdout):
-    """Write one line a torch: id, version, live or recorded, what it is for."""
+def report():
+    """Print one line a torch: id, version, live or recorded, what it is for."""
     for entry in listed():
         state = "live" if is_live(entry["id"]) else "not here"
-        print(f"{entry['id']:12} {entry['version']:8} {state:10} {entry['for']}", file=out)
+        print(f"{entry['id']:12} {entry['version']:8} {state:10} {entry['for']}")
