@@ -5,12 +5,12 @@ from cases.lab.run import check_device, run
 
 
 def ask(case, setting=None, fixes=(), device="cpu", torch_id=None, training=True):
-    """Return the Outcome of `case` on `torch_id` (None: this process's torch).
+    """Return the Outcome of `case` on `torch_id` (None or "current": this process's torch).
 
     Where that torch is not live here the outcome comes from evidence and is labelled recorded.
     Raises BadInput for anything that does not exist, or was not recorded.
     """
-    if torch_id is None or torch_id == torches.current():
+    if torch_id in (None, "current", torches.current()):
         return run(case, setting, fixes, device, training)
     torches.check_id(torch_id)
     setting, names = case.setting(setting), [fix.name for fix in case.pick(fixes)]

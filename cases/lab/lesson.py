@@ -96,8 +96,9 @@ def expect_failure(function, type_name, text):
             raise AssertionError(
                 f"expected {type_name} with {text!r}, got {type(error).__name__}: {error}"
             ) from error
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-                  if not frame.name.endswith("_call_impl")]  # nn.Module's own plumbing
+        # Without this function's own frame, and nn.Module's plumbing.
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
+                  if not frame.name.endswith("_call_impl")]
         for frame in frames[-3:]:
             print(f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}")
             print(f"    {frame.line}")
@@ -208,7 +209,8 @@ def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
         outcome = ask(case, {**setting, **change}, fixes, device, torch_id, training=False)
         name = ", ".join(f"{k}={v}" for k, v in change.items()) or "as reported"
         rows.append((name, verdict_of(outcome), outcome.said))
-    return Table(f"One factor at a time ({label_of(outcome)})",
+    added = "".join(f", with {fix}" for fix in fixes)
+    return Table(f"One factor at a time{added} ({label_of(outcome)})",
                  ("changed", "verdict", "what it did"), rows)
 
 
