@@ -79,10 +79,14 @@ def road_picture(road, skip=(), joins=()):
                     leg(before, dtype, x, stop.dtype)
                 waiting = []
             waiting.append((x, stop.dtype))
+        # An operand that has a stop of its own arrives from there, past the stops between.
+        latest = {(stop.name, stop.dtype): x for x, stop in enumerate(stops)}
+        waiting += [(latest[key], key[1]) for key in end["operands"]
+                    if key in latest and (latest[key], key[1]) not in waiting]
         arriving = {dtype for _, dtype in waiting} & set(end["dtypes"])
         for dtype in end["dtypes"]:
             for x, before in waiting:
-                if dtype in arriving or not arriving:
+                if before == dtype or not arriving:
                     leg(x, before, last, dtype)
             axes.plot(last, height[dtype], "s", ms=9, color=colour(dtype))
             if len(end["dtypes"]) > 1:
@@ -196,12 +200,12 @@ def wrap(name, width):
 def ending_of(outcome):
     """What stands at the end of the road: the failing operation, or the output.
 
-    names: of the operands that have each dtype.
+    operands: (name, dtype) of each. names: of the operands that have each dtype.
     inside: dtypes that the message names and no operand has; they arose within the call.
     """
     if outcome.status == "ran":
-        return {"name": "output", "dtypes": [outcome.output_dtype], "names": {}, "inside": [],
-                "module": "", "said": "runs"}
+        return {"name": "output", "dtypes": [outcome.output_dtype], "operands": [],
+                "names": {}, "inside": [], "module": "", "said": "runs"}
     where = outcome.where or {"op": "error", "operands": [], "module": ""}
     dtypes = sorted({o["dtype"] for o in where["operands"] if "float" in o["dtype"]},
                     key=lambda dtype: dtype != "float32")
@@ -209,4 +213,5 @@ def ending_of(outcome):
     said = outcome.error["message"].splitlines()[0]
     inside = [d for d in dtypes_in(said) if d not in dtypes] if dtypes else []
     return {"name": where["op"].strip("_"), "dtypes": dtypes, "names": names, "inside": inside,
+            "operands": [(o["name"], o["dtype"]) for o in where["operands"]],
             "module": where["module"] or "", "said": said}
