@@ -1,0 +1,23 @@
+PYTHON ?= python3
+VENV := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
+.PHONY: help env run test lab notebooks bench evidence check clean
+help: ## what can be made (this list)
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+env: ## everything installed: .venv, and an older torch under .torches
+	@$(PYTHON) env/create.py
+run: env ## every notebook executed, as its reader would
+	$(VENV) tests/run_notebooks.py
+test: env ## all tests
+	$(VENV) -m pytest
+lab: env ## the first notebook, open in JupyterLab
+	$(VENV) -m jupyterlab --allow-root --LabApp.app_settings_dir="$(CURDIR)/env/jupyter" notebooks/00_start_here.ipynb
+notebooks: env ## the committed outputs made again
+	$(VENV) tests/run_notebooks.py --refresh
+bench: env ## how long an answer takes
+	$(VENV) tests/bench.py
+evidence: env ## every case recorded on the torches that are here
+	$(VENV) -m cases record
+check: env ## every failure still fails, every fix still does what it says
+	$(VENV) -m cases check
+clean: ## what was installed or built, removed
+	rm -rf .venv .torches build .pytest_cache .ruff_cache

@@ -1,0 +1,250 @@
+"""env/create.py without a network: what it decides, what it refuses, and in how many words."""
+
+import ast
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def create(tmp_path, monkeypatch):
+    """A fresh create.py that believes an empty folder to be the project."""
+    spec = importlib.util.spec_from_file_location("create", ROOT / "env" / "create.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "LOG", tmp_path / "build" / "create.log")
+    return module
+
+
+def pretend(monkeypatch, create, *answers):
+    """Answer commands from (word in the command, succeeded, output), and list the commands."""
+    asked = []
+
+    def run(command, extra=None, cwd=None):
+        line = " ".join(map(str, command))
+        asked.append(line)
+        for word, ok, text in answers:
+            if word in line:
+                return ok, text
+        return True, ""
+
+    monkeypatch.setattr(create, "run", run)
+    return asked
+
+
+def one_line(capsys):
+    """What went to standard error, which must be one line and no traceback."""
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1 and "Traceback" not in text
+    return text
+
+
+@pytest.mark.parametrize("version", [(2, 7), (3, 6), (3, 9), (3, 15)])
+def test_a_python_without_a_torch_is_refused_in_one_line(create, monkeypatch, capsys, version):
+    monkeypatch.setattr(create.sys, "version_info", (*version, 0))
+    assert create.main([]) == 1
+    assert f"Python {version[0]}.{version[1]} is too" in one_line(capsys)
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 14)])
+def test_the_oldest_and_newest_python_pass(create, version):
+    create.check_python(version)
+
+
+def test_no_syntax_that_an_old_python_cannot_read():
+    source = (ROOT / "env" / "create.py").read_text(encoding="utf-8")
+    ast.parse(source, feature_version=(3, 7))
+    assert "annotations" not in re.findall(r"from __future__ import (\w+)", source)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_made(create, monkeypatch, capsys):
+    pretend(monkeypatch, create, ("import torch", False, ""))
+    usage = type("usage", (), {"free": 4e8})
+    monkeypatch.setattr(create.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(create.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(create.platform, "system", lambda: "Linux")
+    assert create.main(["--only", "main"]) == 1
+    assert "0.4 GB free" in one_line(capsys)
+    assert not (create.ROOT / ".venv").exists()
+
+
+OFFLINE = """WARNING: Retrying after connection broken by NewConnectionError
+ERROR: No matching distribution found for torch==2.13.0
+"""
+
+
+def test_pip_failing_is_one_line_that_names_the_log(create, monkeypatch, capsys):
+    monkeypatch.setattr(create, "has_gpu", lambda: False)
+    monkeypatch.setattr(create.platform, "machine", lambda: "x86_64")
+    pretend(monkeypatch, create, (" --version", True, "pip 26.3"), ("pip install", False, OFFLINE))
+    assert create.main(["--only", "main"]) == 1
+    text = one_line(capsys)
+    assert "No matching distribution" in text and "[no network?]" in text
+    assert str(Path("build", "create.log")) in text
+
+
+def test_without_the_venv_module_it_says_what_to_install(create, monkeypatch):
+    pretend(monkeypatch, create, ("import ensurepip", False, "No module named ensurepip"))
+    with pytest.raises(create.Stop, match="apt-get install python3-venv"):
+        create.make_venv(create.ROOT / ".venv")
+
+
+@pytest.mark.parametrize("arguments", [["torch-9"], ["--only", "torch-9"], ["main2"], ["--gpu"]])
+def test_bad_arguments_exit_2_in_one_line(create, capsys, arguments):
+    with pytest.raises(SystemExit) as stopped:
+        create.main(arguments)
+    assert stopped.value.code == 2
+    text = one_line(capsys)
+    assert "--gpu" in arguments or "allowed: main, torch-2.13, torch-1.13, torch-2.0" in text
+
+
+@pytest.mark.parametrize(
+    "system, gpu, cuda, sources",
+    [
+        ("Linux", False, False, ["cpu", "default"]),
+        ("Linux", True, False, ["default"]),
+        ("Linux", False, True, ["default"]),
+        ("Darwin", False, False, ["default"]),
+        ("Windows", True, False, ["default"]),
+        ("Windows", True, True, ["cuda"]),
+    ],
+)
+def test_where_torch_comes_from(create, system, gpu, cuda, sources):
+    assert create.torch_sources(system, gpu, cuda) == sources
+
+
+def test_cuda_on_a_mac_is_refused(create):
+    with pytest.raises(create.Stop, match="no CUDA build for macOS"):
+        create.torch_sources("Darwin", False, True)
+
+
+def test_platforms_without_a_wheel_are_refused(create):
+    for system, machine in [("Darwin", "x86_64"), ("Windows", "ARM64")]:
+        with pytest.raises(create.Stop, match="no build for"):
+            create.check_platform(system, machine)
+    for system, machine in [("Darwin", "arm64"), ("Linux", "aarch64"), ("Windows", "AMD64")]:
+        create.check_platform(system, machine)
+
+
+def plan(*names):
+    return {"install": [{"metadata": {"name": name}} for name in names]}
+
+
+def test_a_cuda_plan_is_refused_before_anything_is_fetched(create, monkeypatch):
+    asked = pretend(monkeypatch, create, ("/whl/cpu", False, OFFLINE))
+    found = plan("torch", "nvidia-cublas", "Triton", "cuda-bindings", "sympy")
+    create.write_json(create.LOG.with_name("plan.json"), found)
+    with pytest.raises(create.Stop, match="--cuda permits") as stopped:
+        create.install_torch("python", "2.13.0", ["cpu", "default"], allow_cuda=False)
+    assert "\n" not in str(stopped.value)
+    assert "--no-deps --index-url" in asked[0] and "--dry-run" in asked[-1] and len(asked) == 2
+
+
+def test_a_cpu_plan_is_installed_and_cuda_when_it_was_asked_for(create, monkeypatch):
+    create.write_json(create.LOG.with_name("plan.json"), plan("torch", "sympy"))
+    asked = pretend(monkeypatch, create, ("/whl/cpu", False, OFFLINE))
+    create.install_torch("python", "2.13.0", ["cpu", "default"], allow_cuda=False)
+    assert asked[-1].endswith("torch==2.13.0") and "--dry-run" not in asked[-1]
+    asked = pretend(monkeypatch, create)
+    create.install_torch("python", "2.13.0", ["default"], allow_cuda=True, exact=True)
+    assert len(asked) == 1 and asked[0].endswith("torch===2.13.0")  # never the +cpu build
+
+
+def test_no_older_torch_is_a_line_and_no_failure(create, monkeypatch, capsys):
+    def never(torch_id):
+        raise create.Unavailable(f"no {torch_id} today")
+
+    monkeypatch.setattr(create, "make_main", lambda cuda: None)
+    monkeypatch.setattr(create, "make_older", never)
+    assert create.main([]) == 0
+    assert "recorded evidence" in capsys.readouterr().out
+    monkeypatch.setattr(create, "make_older", lambda torch_id: pytest.fail("tried again"))
+    assert create.main([]) == 0
+    assert "as before" in capsys.readouterr().out
+
+
+def test_an_older_torch_asked_for_by_name_is_a_failure(create, monkeypatch, capsys):
+    monkeypatch.setattr(create.platform, "freedesktop_os_release", lambda: {"ID": "fedora"})
+    assert create.main(["torch-1.13"]) == 1
+    assert "Debian 12" in one_line(capsys)
+
+
+def test_what_interpreter_json_says(create, monkeypatch):
+    monkeypatch.setattr(create, "debian_torch", lambda home: (["/usr/bin/python3"], {}))
+    version, torch = ("version_info", True, "3.11\n"), ("import torch", True, "torch=1.13.0a0\n")
+    pretend(monkeypatch, create, version, torch)
+    home = create.ROOT / ".torches" / "torch-1.13"
+    (home / "site").mkdir(parents=True)
+    monkeypatch.setattr(create.shutil, "rmtree", lambda path, **kw: None)
+    create.make_older("torch-1.13")
+    made = json.loads((home / "interpreter.json").read_text(encoding="utf-8"))
+    assert made["id"] == "torch-1.13" and made["torch"] == "1.13.0a0"
+    assert made["command"] == ["/usr/bin/python3"]
+    assert made["env"] == {"PYTHONPATH": str(home / "site")}
+    assert list(home.glob("*.new")) == []
+
+
+def test_a_missing_transformers_leaves_torch_usable_and_is_tried_again(create, monkeypatch):
+    monkeypatch.setattr(create, "debian_torch", lambda home: (["/usr/bin/python3"], {}))
+    pretend(
+        monkeypatch, create, ("version_info", True, "3.11\n"), ("pip install", False, OFFLINE),
+        ("import torch", True, "torch=1.13.0a0\n"),
+    )
+    create.make_older("torch-1.13")
+    made = create.read_json(create.ROOT / ".torches" / "torch-1.13" / "interpreter.json")
+    assert made["env"] == {} and made["stamp"] is None
+    assert not create.older_is_ready(create.ROOT / ".torches" / "torch-1.13")
+
+
+def pins(path):
+    """{(name, marker): version} of a requirements file; every line must be an exact pin."""
+    found = {}
+    for line in (ROOT / path).read_text(encoding="utf-8").splitlines():
+        line = line.split("#")[0].strip()
+        if line and not line.startswith("--"):
+            name, version, marker = re.fullmatch(r"([\w-]+)==([\w.+]+)(?:; (.+))?", line).groups()
+            found[name, marker] = version
+    return found
+
+
+def test_binder_installs_the_versions_that_are_tested():
+    tested = pins("env/requirements.txt")
+    for (name, marker), version in pins("binder/requirements.txt").items():
+        assert marker is None
+        expected = tested.get((name, None)) or tested[name, 'python_version >= "3.11"']
+        assert version == (expected + "+cpu" if name == "torch" else expected), name
+    assert (ROOT / "binder" / "runtime.txt").read_text().strip() == "python-3.11"
+
+
+def test_pins_say_why():
+    for line in (ROOT / "env" / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        if "==" in line and '< "3.11"' not in line:
+            assert len(line.partition("#")[2]) > 10, line
+
+
+def test_torches_toml(create):
+    torches = create.torches()
+    assert list(torches) == ["torch-2.13", "torch-1.13", "torch-2.0"]  # the notebooks' own first
+    for torch_id, entry in torches.items():
+        assert {"id", "version", "python", "how", "for"} <= set(entry)
+        assert torch_id == "torch-" + ".".join(entry["version"].split(".")[:2])
+    assert torches["torch-2.13"]["version"] == pins("env/requirements.txt")["torch", None]
+    assert all("==" in pin for pin in torches["torch-1.13"]["packages"])
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / "half_truths.json").exists(), reason="made otherwise")
+def test_a_second_run_has_nothing_to_do():
+    done = subprocess.run(
+        [sys.executable, "env/create.py", "--only", "main"], cwd=ROOT, env=dict(os.environ),
+        stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+    )
+    assert done.stdout.endswith(".venv is ready\n") and done.stdout.count("\n") == 1
