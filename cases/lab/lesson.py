@@ -14,7 +14,18 @@ import cases
 from cases.lab import evidence, torches
 from cases.lab.anywhere import ask, known_torches
 from cases.lab.case import BadInput
-from cases.lab.run import call, check_device, prepare, run, smallest_sufficient, steady
+from cases.lab.numerics import TRAINING_STEPS
+from cases.lab.run import (
+    call,
+    check_device,
+    fixed_run,
+    prepare,
+    reference_training,
+    run,
+    smallest_sufficient,
+    steady,
+    train,
+)
 from cases.lab.table import Table, label_of, verdict_of
 
 
@@ -167,11 +178,16 @@ class Source:
         return f'<pre style="{style}">' + "\n".join(rows) + "</pre>"
 
 
-def model_source(case, start=None, mark="# fails here"):
-    """The failing program, from the line that holds `start`, with the failing line marked."""
+def model_source(case, start=None, mark="# fails here", end=None):
+    """The failing program, with the failing line marked.
+
+    From the line that holds `start` to before the next line that holds `end`; by default all.
+    """
     lines = case.model_source.splitlines()
     first = next((i for i, line in enumerate(lines) if start and start in line), 0)
-    return Source("\n".join(lines[first:]), mark)
+    rest = range(first + 1, len(lines))
+    last = next((i for i in rest if end and end in lines[i]), len(lines))
+    return Source("\n".join(lines[first:last]), mark)
 
 
 def fix_source(case, *names):
@@ -230,6 +246,27 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"
     return Table(f"Each fix alone ({label_of(one(()))}). Smallest sufficient sets: {sets}.",
                  ("fix", "whose", "verdict", "what it did"), rows)
+
+
+def learning(case, setting, fix_sets, device="cpu"):
+    """Train in float32, and with each set of fixes: the loss before and after, or what was raised.
+
+    fix_sets: lists of fix names. The phase of `setting` must be train.
+    """
+    rows = []
+    with steady():
+        losses = reference_training(case, setting, device)["losses"]
+        rows.append(("all in float32", f"{losses[0]:.2f}", f"{losses[-1]:.2f}"))
+        for names in fix_sets:
+            try:
+                prepared, _ = fixed_run(case, setting, case.pick(names), device)
+                losses = train(prepared)["losses"]
+                row = f"{losses[0]:.2f}", f"{losses[-1]:.2f}"
+            except Exception as error:
+                row = "-", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            rows.append((" + ".join(names), *row))
+    return Table(f"Loss of the first step and after {TRAINING_STEPS} steps",
+                 ("fixes on", "first", "last"), rows)
 
 
 def on_torches(case, setting, fixes=(), device="cpu"):
