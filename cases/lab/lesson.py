@@ -107,9 +107,10 @@ def expect_failure(function, type_name, text):
             raise AssertionError(
                 f"expected {type_name} with {text!r}, got {type(error).__name__}: {error}"
             ) from error
-        # Without this function's own frame, and nn.Module's plumbing.
+        # Without this function's own frame, and the plumbing of nn.Module and of decorators.
         frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
-                  if not frame.name.endswith("_call_impl")]
+                  if not frame.name.endswith("_call_impl")
+                  and frame.line != "return func(*args, **kwargs)"]
         for frame in frames[-3:]:
             print(f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}")
             print(f"    {frame.line}")
@@ -283,7 +284,8 @@ def on_torches(case, setting, fixes=(), device="cpu"):
             continue
         label = f"{torch_id} ({outcome.provenance})".ljust(len(f"{torch_id} (recorded)"))
         rows.append((label, verdict_of(outcome), outcome.said))
-    return Table(f"The same program on other torches, {device}",
+    added = "".join(f", with {fix}" for fix in fixes)
+    return Table(f"The same program on other torches{added}, {device}",
                  ("torch", "verdict", "what it did"), rows)
 
 
