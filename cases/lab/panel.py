@@ -161,7 +161,8 @@ class Panel:
         left = widgets.VBox([widgets.HTML(head("Fixes")), *boxes], layout=widgets.Layout(
             flex="0 0 auto", overflow="hidden", padding="0 14px 0 0"))
         middle = widgets.VBox([widgets.HTML(head("Factors")), *choices],
-                              layout=widgets.Layout(flex="0 0 auto", overflow="hidden"))
+                              layout=widgets.Layout(
+                                  flex="0 0 auto", overflow="hidden", padding="0 0 3px 0"))
         right = widgets.VBox([self._answer], layout=widgets.Layout(
             flex="1 1 300px", min_width="0", overflow="hidden", padding="0 0 0 14px"))
         right.add_class("ht-right")
