@@ -52,11 +52,12 @@ class Layer(nn.Module):
 
     def forward(self, x, past, rotary, seen):
         batch, length, width = x.shape
-        qkv = self.query_key_value(self.norm1(x)).view(batch, length, 3, self.heads, -1)
-        qk, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).split((2, 1))
-        q, k = rotary(qk)
+        qkv = self.query_key_value(self.norm1(x))
+        heads = qkv.view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).flatten(1, 2)
+        q, k, v = rotary(heads[0]), rotary(heads[1]), heads[2]
         past_key, past_value = past.repeat(1, batch, 1, 1)
-        k, v = torch.cat((past_key, k), 1), torch.cat((past_value, v[0]), 1)
+        k = torch.cat((past_key, k), 1)  # float32 with float16 is float32
+        v = torch.cat((past_value, v), 1)
         context = self.attend(q, k, v, seen).view(batch, self.heads, length, -1)
         x = x + self.dense(context.transpose(1, 2).reshape(batch, length, width))
         return x + self.mlp(self.norm2(x))
@@ -86,7 +87,8 @@ class ChatGLM(nn.Module):
         self.lm_head = nn.Linear(width, vocab, bias=False)
 
     def forward(self, tokens):
-        x, past = self.embedding(tokens), self.prefix()
+        x = self.embedding(tokens)
+        past = self.prefix()
         length, before = tokens.shape[1], past.shape[3]
         seen = torch.ones(length, before + length, device=x.device).tril(before) > 0
         for index, layer in enumerate(self.layers):
@@ -115,9 +117,8 @@ def validate(model, tokens):
 @torch.no_grad()
 def generate(model, tokens, new=3):
     """Greedy; returns the logits of the first new token."""
-    first = None
+    logits = []
     for _ in range(new):
-        logits = model.eval()(tokens)[:, -1]
-        first = logits if first is None else first
-        tokens = torch.cat((tokens, logits.argmax(-1, keepdim=True)), 1)
-    return first
+        logits.append(model.eval()(tokens)[:, -1])
+        tokens = torch.cat((tokens, logits[-1].argmax(-1, keepdim=True)), 1)
+    return logits[0]

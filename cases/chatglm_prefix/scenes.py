@@ -45,28 +45,34 @@ def glm(attention, dtype=torch.float16):
     return GlmForCausalLM(config).to(dtype).eval()
 
 
-def glm_messages(dtype=torch.float16):
-    """Leave one part of transformers' GLM in float32, the rest in `dtype`, and run it forward.
+def glm_forward(part, attention, dtype=torch.float16):
+    """Run transformers' GLM forward, all in `dtype` but one part, which is float32.
 
-    Returns {(part, attention): "Type: message", or None where it ran}, with part one of
-    none, prefix, lm_head, norm and attention eager or sdpa.
+    part: none, prefix, lm_head or norm. attention: eager or sdpa. May raise what it raises.
     """
     from transformers import DynamicCache
 
-    found = {}
-    for attention in ("eager", "sdpa"):
-        for part in ("none", "prefix", "lm_head", "norm"):
-            model, past = glm(attention, dtype), DynamicCache()
-            for layer in range(2):
-                keys = torch.randn(4, 4, 4, 8, dtype=torch.float32 if part == "prefix" else dtype)
-                past.update(keys, keys.clone(), layer)
-            if part == "lm_head":
-                model.lm_head.float()
-            if part == "norm":
-                model.model.norm.float()
-            with torch.no_grad():
-                found[part, attention] = raised(lambda m=model, p=past: m(TOKENS, cache=p))
-    return found
+    model, past = glm(attention, dtype), DynamicCache()
+    for layer in range(2):
+        keys = torch.randn(4, 4, 4, 8, dtype=torch.float32 if part == "prefix" else dtype)
+        past.update(keys, keys.clone(), layer)
+    if part == "lm_head":
+        model.lm_head.float()
+    if part == "norm":
+        model.model.norm.float()
+    with torch.no_grad():
+        return model(TOKENS, cache=past).logits
+
+
+def glm_messages(dtype=torch.float16):
+    """Leave one part of transformers' GLM in float32, the rest in `dtype`, and run it forward.
+
+    Returns {(part, attention): "Type: message", or None where it ran}.
+    """
+    return {
+        (part, attention): raised(lambda p=part, a=attention: glm_forward(p, a, dtype))
+        for attention in ("eager", "sdpa") for part in ("none", "prefix", "lm_head", "norm")
+    }
 
 
 def backward(model, scale=lambda loss: loss):
