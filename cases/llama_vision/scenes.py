@@ -3,16 +3,53 @@
 import torch
 from torch import nn
 
+from cases.lab.case import dtype_name
+
 # Figures quoted in the article for a 7B model: GB in float32 and in half.
 QUOTED = {"float32": 28.7, "float16": 14.2}
 
 
-def attempt(function):
-    """Return what `function()` returns, or the exception that it raised."""
+def attempt(function, *args):
+    """Return what `function(*args)` returns, or the exception that it raised."""
     try:
-        return function()
+        return function(*args)
     except Exception as error:
         return error
+
+
+def sequences(setting, device="cpu"):
+    """Give one forward pass of the language model four sequences of embeddings.
+
+    Returns [(sequence, dtype of its embeddings, what the model did), …]: text alone, picture
+    alone, both joined, and both joined and then cast to the model's dtype.
+    """
+    from cases.llama_vision.case import PICTURE, TOKENS
+    from cases.llama_vision.model import embed, load_model
+
+    torch.manual_seed(0)
+    model = load_model(getattr(torch, setting["dtype"]), setting["attention"]).to(device)
+    tokens = torch.tensor([TOKENS], device=device)
+
+    def logits(row):
+        return model(inputs_embeds=row).logits
+
+    with torch.no_grad():
+        both = embed(model, PICTURE, tokens)
+        rows = {
+            "text alone": embed(model, None, tokens),
+            "picture alone": both[:, : -len(TOKENS)],
+            "picture and text": both,
+            "both, then cast": both.to(model.dtype),
+        }
+        return [(name, dtype_name(row.dtype), said(attempt(logits, row)))
+                for name, row in rows.items()]
+
+
+def said(result):
+    """Say in one line what `attempt` returned: a tensor or an exception."""
+    if isinstance(result, Exception):
+        return f"{type(result).__name__}: {result}"
+    return f"runs, output {dtype_name(result.dtype)}"
 
 
 def small_llava():
@@ -98,14 +135,18 @@ def llama2_bytes():
 
 
 def words(device="cpu"):
-    """Give half to three products with float32 weights; return {name: message}.
+    """Give half to four products with float32 weights; return {name: message}.
 
-    On the CPU "m1 and m2" is a matmul or a Linear without bias, "mat1 and mat2" one with bias.
+    On the CPU "mat1 and mat2" is a Linear with bias. "m1 and m2" is any other product of two
+    matrices, and also a Linear with bias whose (batch, length, width) input is transposed: its
+    product and its bias are then two steps.
     """
     half = torch.zeros(2, 4, dtype=torch.float16, device=device)
+    transposed = half.reshape(1, 4, 2).mT
     products = {
         "matmul": lambda: half @ torch.zeros(4, 4, device=device),
         "Linear without bias": lambda: nn.Linear(4, 4, bias=False).to(device)(half),
         "Linear with bias": lambda: nn.Linear(4, 4).to(device)(half),
+        "the same, input transposed": lambda: nn.Linear(4, 4).to(device)(transposed),
     }
     return {name: str(attempt(product)).splitlines()[0] for name, product in products.items()}

@@ -198,6 +198,16 @@ def test_words_tell_the_layer_on_the_cpu():
     assert "m1 and m2" in said["matmul"] and "m1 and m2" in said["Linear without bias"]
     assert "mat1 and mat2" in said["Linear with bias"]
     assert "mat1" not in said["matmul"] + said["Linear without bias"]
+    assert "m1 and m2" in said["the same, input transposed"]
+
+
+def test_only_the_dtype_of_the_sequence_decides():
+    from cases.llama_vision.scenes import sequences
+
+    for dtype in ("float16", "bfloat16"):
+        rows = sequences(CASE.setting({"dtype": dtype}))
+        assert [row[1] for row in rows] == [dtype, "float32", "float32", dtype]
+        assert [row[2].startswith("runs") for row in rows] == [True, False, False, True]
 
 
 @pytest.mark.skipif(not torches.is_live("torch-1.13"), reason="torch 1.13 is not live here")
