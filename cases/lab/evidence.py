@@ -16,6 +16,10 @@ from cases.lab.run import Outcome
 FORMAT = 1
 
 
+class NotRecorded(BadInput):
+    """A torch, device, setting or set of fixes that the evidence does not hold."""
+
+
 def path_of(case, torch_id, device, folder=None):
     return Path(folder or case.folder / "evidence") / f"{torch_id}-{device}.json"
 
@@ -61,16 +65,16 @@ def revive(entry, provenance):
 def find(case, setting, fixes, torch_id, device="cpu"):
     """Return the recorded Outcome of one program and set of fixes.
 
-    Raises BadInput if it was not recorded.
+    Raises NotRecorded if it was not recorded.
     """
     setting, names = case.setting(setting), [fix.name for fix in case.pick(fixes)]
     found = outcomes(case, torch_id, device)
     if not found:
-        raise BadInput(f"case {case.name} was not recorded on {torch_id}, {device}")
+        raise NotRecorded(f"case {case.name} was not recorded on {torch_id}, {device}")
     for outcome in found:
         if outcome.factors == setting and outcome.fixes == names:
             return outcome
-    raise BadInput(
+    raise NotRecorded(
         f"case {case.name} was not recorded on {torch_id}, {device} with these factors and fixes; "
         "recorded are all factors with no fix, each fix alone, all fixes, and the smallest "
         "sufficient sets"

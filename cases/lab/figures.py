@@ -140,7 +140,8 @@ def history_picture(history, dtypes=("float16", "bfloat16"), across=12):
              for op in names]
     blocks = max(1, across // len(columns))
     deep = -(-len(drawn) // blocks)
-    wide = 7.5 + len(columns) + 0.8 * (len(history) - 1)
+    side, gap = 1.35, 0.5  # of a square, and between torches; names take 6.5
+    wide = 7.2 + side * len(columns) + gap * (len(history) - 1)
 
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 8.5}):
         figure = Figure(figsize=(8.4, 0.45 + 0.185 * (deep + 2)), facecolor="white")
@@ -150,21 +151,21 @@ def history_picture(history, dtypes=("float16", "bfloat16"), across=12):
         axes.set_ylim(deep + 0.2, -2.6)
         for place, (op, signs) in enumerate(drawn):
             left, y = place // deep * wide, place % deep + 0.5
-            axes.text(left + 6.7, y, op.replace("scaled_dot_product_", "sdp_"), ha="right",
+            axes.text(left + 6.5, y, op.replace("scaled_dot_product_", "sdp_"), ha="right",
                       va="center")
             for index, ((version, dtype), sign) in enumerate(zip(columns, signs, strict=True)):
-                x = left + 7.5 + index + 0.8 * (index // len(dtypes))
+                x = left + 7.4 + side * index + gap * (index // len(dtypes))
                 runs = sign == "✓"
-                axes.add_patch(Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, lw=0.8,
+                axes.add_patch(Rectangle((x - 0.63, y - 0.42), 1.26, 0.84, lw=0.8,
                                          fc=colour(dtype) if runs else "white", ec=colour(dtype)))
                 axes.text(x, y, sign, ha="center", va="center", fontsize=7.5,
                           color="white" if runs else "#b00020")
                 if place % deep == 0:
-                    axes.text(x, -0.15, letters(dtype), ha="center", va="bottom", fontsize=6,
+                    axes.text(x, -0.15, letters(dtype), ha="center", va="bottom", fontsize=7.5,
                               color=colour(dtype), weight="bold")
                     if index % len(dtypes) == 0:
-                        axes.text(x + (len(dtypes) - 1) / 2, -1.25, short(version), ha="center",
-                                  va="bottom", weight="bold")
+                        axes.text(x + side * (len(dtypes) - 1) / 2, -1.25, short(version),
+                                  ha="center", va="bottom", weight="bold")
     counts = [sum(signs[i] == "✓" for signs, names in kinds.items() for _ in names)
               for i in range(len(columns))]
     heads = [f"{short(version)} {letters(dtype)}" for version, dtype in columns]

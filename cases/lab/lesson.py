@@ -237,11 +237,17 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     def one(fixes):
         return ask(case, setting, fixes, device, torch_id, training)
 
+    def together(fixes):
+        try:
+            return one(fixes)
+        except evidence.NotRecorded:  # of two fixes, only what suffices is recorded
+            return None
+
     alone = {fix: one((fix.name,)) for fix in case.fixes}
     rows = [("no fix", "", verdict_of(one(())), one(()).said)]
     rows += [(f.name, f.origin, verdict_of(o), o.said) for f, o in alone.items()]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
-    found = smallest_sufficient(one, honest) if one(()).status == "raised" else []
+    found = smallest_sufficient(together, honest) if one(()).status == "raised" else []
     rows += [(" + ".join(subset), "set", verdict_of(o), o.said)
              for subset, o in found if len(subset) > 1]
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"

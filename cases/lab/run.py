@@ -335,13 +335,13 @@ def subsets(names, most=None):
 def smallest_sufficient(ask, names, most=2):
     """Return the smallest sets of fixes that make the error go away.
 
-    ask: function of a tuple of fix names that returns an Outcome.
+    ask: function of a tuple of fix names that returns an Outcome; None says: not sufficient.
     A set is listed only if none of its parts is sufficient. Traps are the caller's to leave out.
     """
     found = []
     for subset in subsets(names, most):
         if subset and not any(set(smaller) <= set(subset) for smaller, _ in found):
             outcome = ask(subset)
-            if outcome.status == "ran":
+            if outcome and outcome.status == "ran":
                 found.append((subset, outcome))
     return found

@@ -1,9 +1,11 @@
-"""An outcome of another torch is held to what is expected, whether it was run or recorded."""
+"""Outcomes of another torch in a lesson, whether it is live here or recorded."""
 
 import pytest
 
+import cases
+from cases.lab import torches
 from cases.lab.case import Headline
-from cases.lab.lesson import expect_outcome
+from cases.lab.lesson import each_fix, expect_outcome
 from cases.lab.run import Outcome
 
 WANTED = Headline("RuntimeError", "not implemented for 'Half'", ())
@@ -31,3 +33,12 @@ def test_what_is_expected_is_tabled_with_its_provenance():
 def test_anything_else_is_red(what, expected):
     with pytest.raises(AssertionError, match="expected"):
         expect_outcome(outcome(**what), expected)
+
+
+def test_the_smallest_sets_of_a_torch_that_is_not_here_come_from_its_evidence(monkeypatch):
+    case = cases.load("cpu_half")
+    monkeypatch.setattr(torches, "is_live", lambda torch_id: torch_id == torches.current())
+    table = each_fix(case, case.setting({"op": "inverse"}), torch_id="torch-1.13")
+    assert "recorded" in table.caption
+    assert "float_the_layer" in table.caption
+    assert "autocast_float16 + newer_torch" in table.caption
