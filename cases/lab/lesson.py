@@ -1,5 +1,6 @@
 """What a notebook's cells call: the failure caught, the source shown, the experiment tabled."""
 
+import functools
 import html
 import os
 import platform
@@ -234,6 +235,7 @@ def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
 def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     """Every fix alone, and then the smallest sets of fixes that make the error go away."""
 
+    @functools.cache
     def one(fixes):
         return ask(case, setting, fixes, device, torch_id, training)
 
