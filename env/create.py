@@ -253,17 +253,23 @@ def cuda_packages(report):
 
 
 def check_plan(python, requirement):
-    """Ask pip what it would install, and stop if that is a CUDA build nobody asked for."""
+    """Ask pip what it would install, and stop if that is a CUDA build nobody asked for.
+
+    fast-deps: of a wheel whose metadata the index does not offer, read the end and not all of it.
+    """
     plan = LOG.with_name("plan.json")
-    ok, text = pip(python, "install", "--dry-run", "--quiet", "--report", plan, requirement)
+    ok, text = pip(
+        python, "install", "--dry-run", "--quiet", "--use-feature=fast-deps", "--report", plan,
+        requirement,
+    )
     if not ok:
         raise pip_failed(requirement, text)
     found = cuda_packages(read_json(plan))
     if found:
         raise Stop(
             f"pip would install {requirement} as a CUDA build, with {found[0]} and "
-            f"{len(found) - 1} more packages of several gigabytes, and no GPU was found here. "
-            f"PyTorch's CPU index ({INDEX['cpu']}) gave nothing; --cuda permits the CUDA build."
+            f"{len(found) - 1} more packages of several gigabytes, which nobody asked for: "
+            f"PyTorch's CPU index ({INDEX['cpu']}) gave nothing. --cuda permits the CUDA build."
         )
 
 
@@ -426,23 +432,25 @@ def unpack_debian(home):
 
 
 def add_packages(home, entry, command, extra):
-    """Give Debian's torch the transformers of its time, in a folder beside it; return the env.
+    """Put the transformers of its time into a folder beside Debian's torch.
 
     Everything is pinned and nothing is resolved, so neither torch nor a second numpy comes in.
+    Return (the environment to start it with, whether the packages are there).
     """
     ok, text = run([*command, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-    venv = python_in(ROOT / ".venv")
-    site = home / "site"
-    shutil.rmtree(str(site), ignore_errors=True)
+    venv, site, fresh = python_in(ROOT / ".venv"), home / "site", home / "site.new"
+    shutil.rmtree(str(fresh), ignore_errors=True)
     ok, text = install(
-        venv if venv.exists() else sys.executable, "--target", site, "--no-deps",
+        venv if venv.exists() else sys.executable, "--target", fresh, "--no-deps",
         "--only-binary", ":all:", "--python-version", text.strip(), *entry["packages"],
     )
     if not ok:
         say(f"    without {entry['packages'][0]}: {complaint(text)}")
-        return extra
+        return extra, False
+    shutil.rmtree(str(site), ignore_errors=True)
+    os.replace(str(fresh), str(site))
     path = [str(site)] + ([extra["PYTHONPATH"]] if extra else [])
-    return dict(extra, PYTHONPATH=os.pathsep.join(path))
+    return dict(extra, PYTHONPATH=os.pathsep.join(path)), True
 
 
 def venv_torch(home, entry, allow_cuda):
@@ -490,8 +498,7 @@ def make_older(torch_id, allow_cuda=False):
     if torch_id == DEBIAN:
         command, extra = debian_torch(home)
         say(f"{torch_id}: adding {entry['packages'][0]}")
-        extra = add_packages(home, entry, command, extra)
-        whole = (home / "site").exists()
+        extra, whole = add_packages(home, entry, command, extra)
     else:
         command, extra = venv_torch(home, entry, allow_cuda)
         whole = True
