@@ -239,11 +239,23 @@ def solved(exercise, solution):
     return "\n".join(lines)
 
 
+def defines(cell):
+    """True if a later cell may need this one: it does more than show the value of expressions."""
+    try:
+        return not all(isinstance(node, ast.Expr) for node in ast.parse(cell.source).body)
+    except SyntaxError:  # a magic
+        return True
+
+
 def with_solutions(notebook):
-    """A copy of a notebook in which each exercise is followed by itself, solved."""
+    """A copy of a notebook's setup and exercises, each exercise followed by itself, solved.
+
+    Cells that only show something are left out, to save time.
+    """
     cells, changed = [], copy.deepcopy(notebook)
     for place, cell in enumerate(changed.cells):
-        cells.append(cell)
+        if cell.cell_type == "markdown" or is_exercise(cell) or defines(cell):
+            cells.append(cell)
         if not is_exercise(cell):
             continue
         after = (solution_in(c) for c in changed.cells[place:] if c.cell_type == "markdown")
