@@ -122,3 +122,8 @@ def generate(model, tokens, new=3):
         logits.append(model.eval()(tokens)[:, -1])
         tokens = torch.cat((tokens, logits[-1].argmax(-1, keepdim=True)), 1)
     return logits[0]
+
+
+if __name__ == "__main__":  # the failure alone, as a script
+    model = set_precision(ChatGLM(), torch.float16, float32_part="prefix", trained="prefix")
+    train_forward(model, torch.randint(64, (4, 5)))

@@ -62,3 +62,9 @@ def validate(model, batch, dtype):
     model.eval()
     with torch.no_grad(), autocast(batch["device"], dtype):
         return model(batch.get("tokens"), batch.get("signal"), batch.get("mask"))
+
+
+if __name__ == "__main__":  # the failure alone, as a script
+    tokens = tokens_of((torch.rand(8, 80) < 0.4).long())
+    batch = {"device": "cpu", "tokens": tokens, "mask": tokens == 0}
+    validate(SpectraModel(), batch, torch.bfloat16)

@@ -1,5 +1,7 @@
 """A vision-language model on Llama, loaded in half: a picture and a question, in one sequence."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from PIL import Image
@@ -62,3 +64,8 @@ def answer(model, file, tokens, generate):
         max_new_tokens=2, do_sample=False, output_logits=True, return_dict_in_generate=True,
     )
     return new.logits[0]
+
+
+if __name__ == "__main__":  # the failure alone, as a script
+    picture = Path(__file__).with_name("picture.png")
+    answer(load_model(torch.float16, "eager"), picture, torch.arange(8)[None], generate=True)
