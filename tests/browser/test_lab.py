@@ -14,6 +14,8 @@ import pytest
 import run_notebooks
 from run_notebooks import BUILD, NOTEBOOKS, Job
 
+pytestmark = pytest.mark.browser
+
 CHROMIUM = "/usr/bin/chromium"
 NOTEBOOK = NOTEBOOKS / "01_encoder_bf16.ipynb"
 FIX = "disable_nested_tensor"

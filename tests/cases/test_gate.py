@@ -33,6 +33,7 @@ def checked():
         yield {pair: pool.submit(check, *pair) for pair in order}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("name", "torch_id"), CHECKS)
 def test_what_was_recorded_still_happens(name, torch_id, checked):

@@ -31,6 +31,7 @@ def verdicts(kernels, tmp_path_factory):
         yield {path: pool.submit(judged, path, folder) for path in NOTEBOOKS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_exercises(path, verdicts):
     assert verdicts[path].result() == []

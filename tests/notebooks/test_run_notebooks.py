@@ -19,6 +19,7 @@ CHECK = """if dtype not in ("float16", "bfloat16"):
     raise ValueError(f"unknown dtype {dtype!r}; allowed: float16, bfloat16")"""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_notebook_with_every_variant(capsys):
     """Defaults and the other dtypes must run; a wrong value must be refused in one line."""

@@ -22,6 +22,7 @@ def compared(kernels):
         yield {path: pool.submit(notebook_checks.compare, path) for path in NOTEBOOKS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_outputs_are_as_stored(path, compared):
     differs, said = compared[path].result()
