@@ -45,21 +45,28 @@ def environment():
     return Table("On this machine", ("what", "here"), rows)
 
 
-def messages_of(case):
-    """Every error text that the case's program raises without fixes, on any torch recorded."""
-    found = {case.headline.text: None}
-    for torch_id in known_torches(case):
-        for outcome in evidence.outcomes(case, torch_id):
-            if not outcome.fixes and outcome.error:
-                found[outcome.error["message"].splitlines()[0]] = None
-    return list(found)
-
-
 def index():
-    """Every error text of every case, and the notebook that cures it."""
-    rows = [(text, case.notebook) for case in map(cases.load, cases.NAMES)
-            for text in messages_of(case)]
-    return Table("Find your error", ("the message says", "notebook"), rows)
+    """Every error text that a program raises without fixes, and where: notebook and torch.
+
+    One text can have several causes; the headlines come first.
+    """
+    found = {}
+    every = [cases.load(name) for name in cases.NAMES]
+    for case in every:
+        found[case.headline.text] = {}
+    for case in every:
+        for torch_id in known_torches(case):
+            for outcome in evidence.outcomes(case, torch_id):
+                if not outcome.fixes and outcome.error:
+                    text = outcome.error["message"].splitlines()[0]
+                    where = found.setdefault(text, {}).setdefault(case.notebook[:2], [])
+                    if torch_id not in where:
+                        where.append(torch_id)
+    rows = [
+        (text, "; ".join(f"{number} on {' and '.join(ids)}" for number, ids in where.items()))
+        for text, where in found.items()
+    ]
+    return Table("Find your error", ("the message says", "notebook, and where it was raised"), rows)
 
 
 def parameters(case, device, dtype, torch_id="current", **factors):
