@@ -62,8 +62,8 @@ def test_a_damaged_interpreter_file_means_not_live(tmp_path, monkeypatch, text):
 @needs_main
 def test_one_interpreter_answers_many_questions(start):
     worker = start()
-    first = worker.ask({"version": True})
-    assert first == worker.ask({"version": True})
+    first = worker.ask({"call": "cases.lab.torches:current"})
+    assert first == worker.ask({"call": "cases.lab.torches:current"})
     assert worker.process.poll() is None
 
 
@@ -72,7 +72,7 @@ def test_killed_in_the_middle_of_a_question(start):
     worker = start()
     threading.Timer(0.2, worker.process.kill).start()  # it is still importing torch
     with pytest.raises(RuntimeError) as caught:
-        worker.ask({"version": True})
+        worker.ask({"call": "cases.lab.torches:current"})
     assert str(caught.value).startswith(f"{MAIN}: the interpreter died (")
     assert "\n" not in str(caught.value)
 
@@ -81,7 +81,7 @@ def test_killed_in_the_middle_of_a_question(start):
 def test_no_answer_within_the_limit(start):
     worker = start(limit=0.2)
     with pytest.raises(RuntimeError) as caught:
-        worker.ask({"version": True})
+        worker.ask({"call": "cases.lab.torches:current"})
     assert str(caught.value) == f"{MAIN}: no answer within 0.2 s; the interpreter was stopped"
     assert worker.process.poll() is not None
 
@@ -115,7 +115,7 @@ def test_an_interrupted_question_leaves_no_stale_answer(start, monkeypatch):
     worker = start()
     monkeypatch.setattr(worker.answers, "get", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        worker.ask({"version": True})
+        worker.ask({"call": "cases.lab.torches:current"})
     assert worker.process.poll() is not None
 
 
