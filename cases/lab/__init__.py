@@ -1,1 +1,1 @@
-"""What all cases share. Everything here but panel, figures and lesson needs torch alone."""
+"""What all cases share. Only panel and figures need more than the standard library and torch."""

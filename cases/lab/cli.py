@@ -8,6 +8,8 @@ import argparse
 import json
 import sys
 
+import torch
+
 import cases
 from cases.lab import evidence, gate, torches
 from cases.lab.anywhere import ask
@@ -111,6 +113,9 @@ def do_run(args):
             f"{o['name']} {o['dtype']} {o['shape']}" for o in outcome.where["operands"]
         )
         print(f"  at {outcome.where['module'] or 'the program'}, {outcome.where['op']}({operands})")
+    for fix in case.pick(outcome.fixes):
+        if fix.needs_gpu and not torch.cuda.is_available():
+            print(f"  {fix.name} needs a GPU, and this torch sees none")
     where = f"{outcome.device}, torch {outcome.torch}"
     when = f", recorded on {outcome.recorded['date']}" if outcome.recorded else ""
     print(f"  {outcome.provenance}: {where}{when}")

@@ -120,7 +120,8 @@ def expect_failure(function, type_name, text):
                   if not frame.name.endswith("_call_impl")
                   and frame.line != "return func(*args, **kwargs)"]
         for frame in frames[-3:]:
-            print(f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}")
+            file = "this cell" if "ipykernel" in frame.filename else Path(frame.filename).name
+            print(f"{file}, line {frame.lineno}, in {frame.name}")
             print(f"    {frame.line}")
         print(f"{type_name}: {error}")
         return

@@ -141,8 +141,10 @@ class Panel:
 
     def _build(self):
         for fix in self.case.fixes:
-            box = widgets.Checkbox(description=fix.name, indent=False, value=False,
-                                   tooltip=fix.help)
+            missing = fix.needs_gpu and not torch.cuda.is_available()
+            box = widgets.Checkbox(
+                description=f"{fix.name} (no GPU here)" if missing else fix.name,
+                indent=False, value=False, tooltip=fix.help)
             self._controls[fix.name] = box
         for factor in self.case.factors:
             self._controls[factor.name] = widgets.Dropdown(
