@@ -47,7 +47,7 @@ def parser():
     sub.add_argument("--json", action="store_true")
     command("check", "the two-sided gate: what was recorded must still happen", several=True)
     sub = command("record", "run every case and keep the outcomes as evidence", several=True)
-    sub.add_argument("--out", metavar="DIR", help="a folder instead of the case's own")
+    sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
     sub = command("torches", "which torches are live here", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
     commands.metavar = "|".join(commands.choices)

@@ -21,7 +21,9 @@ class NotRecorded(BadInput):
 
 
 def path_of(case, torch_id, device, folder=None):
-    return Path(folder or case.folder / "evidence") / f"{torch_id}-{device}.json"
+    """File of a case's evidence; in `folder`, where one is given, each case has a folder too."""
+    own = Path(folder) / case.name if folder else case.folder / "evidence"
+    return own / f"{torch_id}-{device}.json"
 
 
 def read(case, torch_id, device="cpu"):

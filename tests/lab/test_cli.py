@@ -194,13 +194,20 @@ def test_record_writes_where_it_is_told(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(gate, "sweep", lambda *args: iter(few))
     before = evidence.path_of(case, torches.current(), "cpu").read_bytes()
     code, out, err = ask(capsys, "record", "encoder_bf16", "--out", tmp_path)
-    path = tmp_path / f"{torches.current()}-cpu.json"
+    path = tmp_path / "encoder_bf16" / f"{torches.current()}-cpu.json"
     assert (code, err) == (0, "")
     assert out == f"✓ encoder_bf16: 2 outcomes in {path}\n"
     data = json.loads(path.read_text(encoding="utf-8"))
     assert len(data["outcomes"]) == 2 and data["provenance"]["torch"] == torch.__version__
     assert data["provenance"]["digest"] == case.digest
     assert evidence.path_of(case, torches.current(), "cpu").read_bytes() == before
+
+
+def test_cases_recorded_into_one_folder_do_not_overwrite_each_other(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(gate, "sweep", lambda *args: iter(()))
+    code, _, _ = ask(capsys, "record", "--out", tmp_path)
+    assert code == 0
+    assert len(list(tmp_path.rglob("*.json"))) == len(cases.NAMES)
 
 
 def test_a_file_in_the_way_is_exit_1_and_one_line(capsys, monkeypatch, tmp_path):
