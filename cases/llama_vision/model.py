@@ -1,7 +1,5 @@
 """A vision-language model on Llama, loaded in half: a picture and a question, in one sequence."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from PIL import Image
@@ -67,5 +65,5 @@ def answer(model, file, tokens, generate):
 
 
 if __name__ == "__main__":  # the failure alone, as a script
-    picture = Path(__file__).with_name("picture.png")
+    picture = __file__.replace("model.py", "picture.png")
     answer(load_model(torch.float16, "eager"), picture, torch.arange(8)[None], generate=True)
