@@ -26,5 +26,5 @@ def known_torches(case):
     return [
         torch_id
         for torch_id in torches.ids()
-        if torches.is_live(torch_id) or evidence.path_of(case, torch_id, "cpu").exists()
+        if torches.is_live(torch_id) or evidence.recorded(case, torch_id)
     ]

@@ -26,6 +26,11 @@ def path_of(case, torch_id, device, folder=None):
     return own / f"{torch_id}-{device}.json"
 
 
+def recorded(case, torch_id, device="cpu"):
+    """True if there is a file of evidence for this torch and device."""
+    return path_of(case, torch_id, device).exists()
+
+
 def read(case, torch_id, device="cpu"):
     """Return a file of evidence as a dict whose outcomes are Outcomes, or None if there is none.
 

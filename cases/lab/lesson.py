@@ -287,12 +287,15 @@ def learning(case, setting, fix_sets, device="cpu"):
 
 
 def on_torches(case, setting, fixes=(), device="cpu"):
-    """The same program on every torch listed: live, recorded, or said to be neither.
+    """The same program in this kernel's torch and in every one that has evidence.
 
-    The first column is as wide either way, so that stored outputs compare.
+    Live where that torch is here, recorded where it is not: the rows are the same on every
+    machine, and the first column is as wide, so that stored outputs compare.
     """
     rows = []
     for torch_id in known_torches(case):
+        if torch_id != torches.current() and not evidence.recorded(case, torch_id):
+            continue
         try:
             outcome = ask(case, setting, fixes, device, torch_id, training=False)
         except BadInput as error:
