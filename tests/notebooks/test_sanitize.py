@@ -35,6 +35,13 @@ def test_in_a_list_of_torches_too_with_the_columns_as_wide():
     assert len(live) == len(recorded) and sanitized(live) == sanitized(recorded)
 
 
+def test_a_picture_is_compared_by_its_text_and_table():
+    one, other = (f'<img alt="Road: x f32" src="data:image/png;base64,iVBO{end}="/>'
+                  for end in ("Rw0/", "AAA+"))
+    assert sanitized(one) == sanitized(other)
+    assert sanitized(one) != sanitized(other.replace("f32", "f16"))
+
+
 @pytest.mark.parametrize("text", [
     "torch-2.13 (live)", "live, torch 2.13.0, cpu", "the answer is live", "✗ fails",
 ])
