@@ -38,10 +38,11 @@ class Table:
     def _repr_html_(self):
         # Inline, for Jupyter sets text flush right and strips style sheets from untrusted pages.
         left = 'style="text-align:left;vertical-align:top"'
+        whole = left[:-1] + ';white-space:nowrap"'  # a short cell stays on one line
 
         def cells(row, first, rest):
             return "".join(
-                f"<{tag} {left}>{html.escape(cell)}</{tag[:2]}>"
+                f"<{tag} {whole if len(cell) < 13 else left}>{html.escape(cell)}</{tag[:2]}>"
                 for cell, tag in zip(row, [first] + [rest] * len(row), strict=False)
             )
 
