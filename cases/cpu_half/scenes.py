@@ -2,8 +2,6 @@
 
 import datetime
 import json
-import os
-import platform
 import re
 import statistics
 import time
@@ -13,8 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cases.lab import torches
+from cases.lab import evidence, torches
 from cases.lab.case import BadInput
+from cases.lab.run import steady
 
 FORMAT = 1
 DTYPES = ("float16", "bfloat16")
@@ -235,11 +234,8 @@ def survey():
     return {
         "format": FORMAT,
         "provenance": {
-            "torch": torch.__version__,
+            **evidence.machine(),
             "device": "cpu",
-            "python": platform.python_version(),
-            "platform": platform.system(),
-            "processor": platform.machine(),
             "date": datetime.date.today().isoformat(),
         },
         "ops": sweep(),
@@ -279,17 +275,13 @@ def history():
 
 
 def write(torch_id, found):
-    """Keep a survey, one op a line, by way of a temporary file. Returns the path."""
-    path = EVIDENCE / f"ops-{torch_id}.json"
+    """Keep a survey, one op a line. Returns the path."""
     ops = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in found["ops"])
     text = (
         f'{{"format": {found["format"]},\n "provenance": {json.dumps(found["provenance"])},\n'
         f' "ops": [\n  {ops}\n ]}}\n'
     )
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-    return path
+    return evidence.write_whole(EVIDENCE / f"ops-{torch_id}.json", text)
 
 
 def price(size=128, rounds=15):
@@ -300,18 +292,13 @@ def price(size=128, rounds=15):
     A dtype that this torch refuses is left out. The ratio is this processor's: one with half or
     bf16 units gives another. See `pace`.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            square, wide = torch.randn(size, size), torch.randn(8 * size, 8 * size)
-            return {
-                "matmul": compare(square, torch.randn(size, size), rounds),
-                "matrix × vector": compare(wide, torch.randn(8 * size), rounds),
-            }
-    finally:
-        torch.set_num_threads(threads)
+    with steady():
+        torch.manual_seed(0)
+        square, wide = torch.randn(size, size), torch.randn(8 * size, 8 * size)
+        return {
+            "matmul": compare(square, torch.randn(size, size), rounds),
+            "matrix × vector": compare(wide, torch.randn(8 * size), rounds),
+        }
 
 
 def compare(a, b, rounds):

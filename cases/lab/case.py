@@ -101,6 +101,11 @@ class Headline:
     text: str
     torches: tuple
 
+    def raised_by(self, outcome):
+        """True if `outcome` is this very error."""
+        return (outcome.status == "raised" and outcome.error["type"] == self.type
+                and self.text in outcome.error["message"])
+
 
 @dataclass(frozen=True)
 class Case:

@@ -99,7 +99,7 @@ def machine():
 
 
 def write(case, torch_id, device, entries, machine, folder=None):
-    """Write evidence, sorted, one outcome a line, by way of a temporary file. Returns the path.
+    """Write evidence, sorted, one outcome a line. Returns the path.
 
     entries: outcomes as dicts. machine: what `machine` returned in the torch they ran in.
     """
@@ -125,6 +125,11 @@ def write(case, torch_id, device, entries, machine, folder=None):
         f'{{"format": {FORMAT},\n "provenance": {json.dumps(provenance)},\n "outcomes": [\n  '
         + ",\n  ".join(lines) + "\n ]}\n"
     )
+    return write_whole(path, text)
+
+
+def write_whole(path, text):
+    """Write a file by way of a temporary one, so that it is never there by halves."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")

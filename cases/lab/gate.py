@@ -51,7 +51,7 @@ def check(case, torch_id, device="cpu", known=None):
     found = headline(case, torch_id, device)
     if known is None:
         data = evidence.read(case, torch_id, device)
-        known = evidence.outcomes(case, torch_id, device)
+        known = data["outcomes"] if data else []
         if data and data["provenance"]["digest"] != case.digest:
             found.append(
                 f"{case.name}: evidence of {torch_id} is older than the case; record it again"
@@ -73,12 +73,7 @@ def headline(case, torch_id, device):
     if device != "cpu":
         return []
     outcome = ask(case, None, (), device, torch_id, training=False)
-    fails = (
-        outcome.status == "raised"
-        and outcome.error["type"] == case.headline.type
-        and case.headline.text in outcome.error["message"]
-    )
-    if fails == (torch_id in case.headline.torches):
+    if case.headline.raised_by(outcome) == (torch_id in case.headline.torches):
         return []
     should = "must" if torch_id in case.headline.torches else "must not"
     return [f"{case.name}: on {torch_id} the program {should} raise "

@@ -149,15 +149,14 @@ def last_operations(case, setting, device="cpu", last=3):
 def expect_outcome(outcome, expected=None):
     """What another torch did, run there or recorded, must be `expected`; return it as a Table.
 
-    expected: has a `type` and a `text`, as a case's headline has; None: the program must run.
+    expected: a Headline; None: the program must run.
     Raises AssertionError if the outcome is something else.
     """
     if expected is None:
         fits, wanted = outcome.status == "ran", "a run without error"
     else:
         wanted = f"{expected.type} with {expected.text!r}"
-        fits = (outcome.status == "raised" and outcome.error["type"] == expected.type
-                and expected.text in outcome.error["message"])
+        fits = expected.raised_by(outcome)
     if not fits:
         raise AssertionError(f"expected {wanted}, but torch {outcome.torch} did this: "
                              f"{outcome.said}")
