@@ -117,6 +117,8 @@ class Case:
         dtype, measured, is what an output dtype is judged by. A control may use a value that
         no factor offers, such as "none" for the part that goes wrong.
     watch: file names (ends of paths) whose lines the road is drawn from, besides model.py.
+    surveys: ((name, "module:function"), …), more to record than outcomes. `function(device)`
+        returns {part: [item, …]} in JSON, the same at each call; it runs in any torch.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Case:
     controls: Callable
     needs: tuple = ()
     watch: tuple = ()
+    surveys: tuple = ()
 
     @property
     def folder(self):

@@ -11,7 +11,7 @@ import sys
 import torch
 
 import cases
-from cases.lab import evidence, gate, torches
+from cases.lab import gate, torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput, Missing
 from cases.lab.run import check_device
@@ -155,21 +155,28 @@ def do_check(args):
 
 def do_record(args):
     torch_id = torch_to_run(args)
-    here = torch_id == torches.current()
-    machine = evidence.machine() if here else torches.call(torch_id, "cases.lab.evidence:machine")
     for case in chosen(args.cases):
-        entries = []
         try:
-            for outcome in gate.sweep(case, args.device, torch_id):
-                entries.append(outcome.to_json())
-                if sys.stderr.isatty():
-                    print(f"\r{case.name}: {len(entries)} outcomes", end="", file=sys.stderr)
+            written = gate.record(case, torch_id, args.device, args.out, Count(case))
         except Missing as error:
             print(f"- {case.name}: not recorded, {error}")
             continue
-        path = evidence.write(case, torch_id, args.device, entries, machine, args.out)
-        print(f"✓ {case.name}: {len(entries)} outcomes in {path}")
+        for path, items in written:
+            print(f"✓ {case.name}: {items} outcomes in {path}")
     return 0
+
+
+class Count:
+    """Outcomes counted on a terminal, one call each."""
+
+    def __init__(self, case):
+        self.case, self.done = case, 0
+
+    def __call__(self):
+        self.done += 1
+        if sys.stderr.isatty():
+            about = gate.sweep_size(self.case)
+            print(f"\r{self.case.name}: {self.done} of about {about} ", end="", file=sys.stderr)
 
 
 def do_torches(args):

@@ -1,6 +1,21 @@
-"""Evidence: outcomes kept as JSON, one file a case, torch and device, with provenance."""
+"""Evidence: what was measured, kept as JSON, one file a case, torch and device, with provenance.
 
+Outcomes repeat: of one program most fixes change nothing. So a file holds each distinct result
+once, under a hash of itself, and for each setting of the factors which fixes gave which result:
+
+    {"format": 2, "provenance": {…},
+     "results": {"3f2a1c0b": {"status": "raised", "verdict": "fails", "error": {…}, …}, …},
+     "outcomes": [[{"phase": "validate", …}, {"3f2a1c0b": ["", "one_fix", "two_fixes+another"]}]]}
+
+A case may also have surveys (see cases.lab.case.Case); their files are named after them.
+"""
+
+import copy
 import datetime
+import functools
+import hashlib
+import importlib
+import inspect
 import json
 import os
 import platform
@@ -13,17 +28,18 @@ from cases.lab import torches
 from cases.lab.case import BadInput
 from cases.lab.run import Outcome
 
-FORMAT = 1
+FORMAT = 2
+RESULT = ("status", "verdict", "error", "where", "output_dtype", "relative_error", "costs")
 
 
 class NotRecorded(BadInput):
     """A torch, device, setting or set of fixes that the evidence does not hold."""
 
 
-def path_of(case, torch_id, device, folder=None):
+def path_of(case, torch_id, device, folder=None, survey=None):
     """File of a case's evidence; in `folder`, where one is given, each case has a folder too."""
     own = Path(folder) / case.name if folder else case.folder / "evidence"
-    return own / f"{torch_id}-{device}.json"
+    return own / f"{survey + '-' if survey else ''}{torch_id}-{device}.json"
 
 
 def recorded(case, torch_id, device="cpu"):
@@ -31,42 +47,76 @@ def recorded(case, torch_id, device="cpu"):
     return path_of(case, torch_id, device).exists()
 
 
-def read(case, torch_id, device="cpu"):
-    """Return a file of evidence as a dict whose outcomes are Outcomes, or None if there is none.
+def files(case, survey=None):
+    """Return [(torch id, device), …] of the evidence there is of a case, oldest torch first."""
+    head = f"{survey}-torch-" if survey else "torch-"
+    stems = [path.stem[len(head) - len("torch-"):]
+             for path in (case.folder / "evidence").glob(f"{head}*-*.json")]
+    pairs = [tuple(stem.rsplit("-", 1)) for stem in stems]
+    return sorted(pairs, key=lambda pair: (torches.number(pair[0]), pair[1]))
+
+
+def load(path, what, build):
+    """Return build(a file's JSON), or None if there is no file; `what` names it in an error.
 
     Raises BadInput, in one line, if it is damaged or of a newer format.
     """
-    path = path_of(case, torch_id, device)
-    if not path.exists():
-        return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] > FORMAT:
-            raise BadInput(f"{path.name} of case {case.name} has format {data['format']}; "
-                           f"this version reads up to {FORMAT}")
-        data["outcomes"] = [revive(entry, data["provenance"]) for entry in data["outcomes"]]
-        data["provenance"]["digest"]
-    except BadInput:
-        raise
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(
-            f"{path.name} of case {case.name} is damaged ({error}); record it again"
-        ) from None
-    return data
+        return built(path, path.stat().st_mtime_ns, build)
+    except FileNotFoundError:
+        return None
+    except NewerFormat as error:
+        raise BadInput(f"{path.name} of {what} has format {error}; "
+                       f"this version reads up to {FORMAT}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path.name} of {what} is damaged ({error}); record it again") from None
+
+
+class NewerFormat(Exception):
+    """The format of a file that a later version of this project wrote."""
+
+
+@functools.cache
+def built(path, changed, build):
+    """Read a file once, however often a panel asks; `changed` is its time of change."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["format"] > FORMAT:
+        raise NewerFormat(data["format"])
+    if data["format"] < FORMAT:
+        raise ValueError(f"format {data['format']}, older than {FORMAT}")
+    for key in ("torch", "device", "date", "digest"):
+        data["provenance"][key]
+    return build(data)
+
+
+def read(case, torch_id, device="cpu"):
+    """Return {"provenance": …, "outcomes": {key: Outcome}}, or None if there is no such file.
+
+    A key is (the setting's items, the names of the fixes), as tuples. Not to be changed: it is
+    read once. Raises as `load` does.
+    """
+    return load(path_of(case, torch_id, device), f"case {case.name}", revive)
+
+
+def revive(data):
+    found, provenance = {}, data["provenance"]
+    label = {key: provenance[key] for key in ("torch", "device", "date")}
+    for setting, by_result in data["outcomes"]:
+        for result, sets in by_result.items():
+            for joined in sets:
+                fixes = joined.split("+") if joined else []
+                found[tuple(setting.items()), tuple(fixes)] = Outcome.from_json({
+                    "torch": provenance["torch"], **data["results"][result],
+                    "case": provenance["case"], "factors": setting, "fixes": fixes,
+                    "device": provenance["device"], "provenance": "recorded", "recorded": label,
+                })
+    return {"provenance": provenance, "outcomes": found}
 
 
 def outcomes(case, torch_id, device="cpu"):
     """Return the recorded Outcomes, labelled so; an empty list where nothing was recorded."""
     data = read(case, torch_id, device)
-    return data["outcomes"] if data else []
-
-
-def revive(entry, provenance):
-    label = {key: provenance[key] for key in ("torch", "device", "date")}
-    return Outcome.from_json(
-        {"torch": provenance["torch"], **entry, "case": provenance["case"],
-         "device": provenance["device"], "provenance": "recorded", "recorded": label}
-    )
+    return copy.deepcopy(list(data["outcomes"].values())) if data else []
 
 
 def find(case, setting, fixes, torch_id, device="cpu"):
@@ -74,58 +124,113 @@ def find(case, setting, fixes, torch_id, device="cpu"):
 
     Raises NotRecorded if it was not recorded.
     """
-    setting, names = case.setting(setting), [fix.name for fix in case.pick(fixes)]
-    found = outcomes(case, torch_id, device)
-    if not found:
+    setting, names = case.setting(setting), tuple(fix.name for fix in case.pick(fixes))
+    data = read(case, torch_id, device)
+    if data is None:
         raise NotRecorded(f"case {case.name} was not recorded on {torch_id}, {device}")
-    for outcome in found:
-        if outcome.factors == setting and outcome.fixes == names:
-            return outcome
-    raise NotRecorded(
-        f"case {case.name} was not recorded on {torch_id}, {device} with these factors and fixes; "
-        "recorded are all factors with no fix, each fix alone, all fixes, and the smallest "
-        "sufficient sets"
-    )
+    outcome = data["outcomes"].get((tuple(setting.items()), names))
+    if outcome is None:
+        raise NotRecorded(
+            f"case {case.name} was not recorded on {torch_id}, {device} with these factors and "
+            "fixes; recorded are all factors with no fix, each fix alone, all fixes, and the "
+            "smallest sufficient sets"
+        )
+    return copy.deepcopy(outcome)
 
 
-def machine():
+def read_survey(case, name, torch_id, device="cpu"):
+    """Return a survey's file as a dict, with "provenance" in it, or None. Raises as `load`."""
+    return load(path_of(case, torch_id, device, survey=name), f"case {case.name}", dict)
+
+
+def survey_digest(function):
+    """Hash of the module that a survey, "module:function", stands in."""
+    module = importlib.import_module(function.split(":")[0])
+    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
+
+
+def stale(case):
+    """Return the names of the files of evidence that are older than what they speak of.
+
+    A file knows the hash of the program and fixes, or of the survey, that it was made with.
+    """
+    old = []
+    for torch_id, device in files(case):
+        if read(case, torch_id, device)["provenance"]["digest"] != case.digest:
+            old.append(path_of(case, torch_id, device).name)
+    for name, function in case.surveys:
+        for torch_id, device in files(case, name):
+            found = read_survey(case, name, torch_id, device)
+            if found["provenance"]["digest"] != survey_digest(function):
+                old.append(path_of(case, torch_id, device, survey=name).name)
+    return old
+
+
+def machine(device="cpu"):
     """Versions and kind of machine of this interpreter, as provenance. Runs in any torch."""
-    return {
+    capability = getattr(torch.backends, "cpu", None)  # from torch 2.0 on
+    found = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "platform": platform.system(),
-        "processor": platform.machine(),
+        "processor": " ".join([platform.machine()] + (
+            [capability.get_cpu_capability()] if capability else [])),
     }
+    if device == "cuda":
+        found["gpu"] = torch.cuda.get_device_name(0)
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def provenance_of(case, device, machine, digest):
+    return {"case": case.name, "device": device, **machine,
+            "date": datetime.date.today().isoformat(), "commit": commit(), "digest": digest}
 
 
 def write(case, torch_id, device, entries, machine, folder=None):
-    """Write evidence, sorted, one outcome a line. Returns the path.
+    """Write evidence, sorted, one result or setting a line. Returns the path.
 
     entries: outcomes as dicts. machine: what `machine` returned in the torch they ran in.
     """
-    path = path_of(case, torch_id, device, folder)
-    provenance = {
-        "case": case.name,
-        "device": device,
-        **machine,
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "digest": case.digest,
-    }
-    kept = ("factors", "fixes", "status", "verdict", "error", "where", "output_dtype",
-            "relative_error", "costs")
-
-    def line(entry):
+    results, settings = {}, {}
+    for entry in entries:
         # A fix may send the run to another torch: then the outcome is that one's, and says so.
         own = {"torch": entry["torch"]} if entry["torch"] != machine["torch"] else {}
-        return json.dumps({**{key: entry[key] for key in kept}, **own}, ensure_ascii=False)
+        text = dump({**{key: entry[key] for key in RESULT}, **own})
+        name = hashlib.sha256(text.encode()).hexdigest()[:8]
+        if results.setdefault(name, text) != text:
+            raise RuntimeError(f"two results of case {case.name} have the hash {name}")
+        by_result = settings.setdefault(dump(entry["factors"]), {})
+        by_result.setdefault(name, []).append("+".join(entry["fixes"]))
+    lines = [
+        f"[{setting}, {dump({name: sorted(by_result[name]) for name in sorted(by_result)})}]"
+        for setting, by_result in sorted(settings.items())
+    ]
+    return write_file(path_of(case, torch_id, device, folder),
+                      provenance_of(case, device, machine, case.digest),
+                      {"results": results, "outcomes": lines})
 
-    lines = sorted(map(line, entries))
-    text = (
-        f'{{"format": {FORMAT},\n "provenance": {json.dumps(provenance)},\n "outcomes": [\n  '
-        + ",\n  ".join(lines) + "\n ]}\n"
-    )
-    return write_whole(path, text)
+
+def write_survey(case, name, function, torch_id, device, found, machine, folder=None):
+    """Write what a survey returned, a dict of lists, one item a line. Returns the path."""
+    parts = {key: [dump(item) for item in items] for key, items in found.items()}
+    return write_file(path_of(case, torch_id, device, folder, name),
+                      provenance_of(case, device, machine, survey_digest(function)), parts)
+
+
+def dump(value):
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_file(path, provenance, parts):
+    """Write each part under the provenance: a list of JSON texts, or a dict of them, by name."""
+    blocks = [f'"format": {FORMAT}', f'"provenance": {dump(provenance)}']
+    for key, lines in parts.items():
+        named = isinstance(lines, dict)
+        lines = [f'"{name}": {lines[name]}' for name in sorted(lines)] if named else list(lines)
+        start, end = "{}" if named else "[]"
+        blocks.append(f'"{key}": {start}\n  ' + ",\n  ".join(lines) + f"\n {end}")
+    return write_whole(path, "{" + ",\n ".join(blocks) + "}\n")
 
 
 def write_whole(path, text):

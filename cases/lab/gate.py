@@ -4,10 +4,11 @@ A failure that no longer fails is as much a difference as a fix that no longer f
 """
 
 import itertools
+import json
 
 import torch
 
-from cases.lab import evidence
+from cases.lab import evidence, torches
 from cases.lab.anywhere import ask
 from cases.lab.messages import plain
 from cases.lab.run import smallest_sufficient
@@ -43,19 +44,45 @@ def sweep(case, device, torch_id):
             yield ask(case, setting, subset, device, torch_id)
 
 
+def sweep_size(case):
+    """About how many outcomes `sweep` yields: without the smallest sufficient pairs."""
+    return sum(1 for _ in settings(case)) * (len(case.fixes) + 2)
+
+
+def record(case, torch_id, device="cpu", folder=None, each=lambda: None):
+    """Run all of a case, and its surveys, on a live torch and write the evidence.
+
+    folder: where to, instead of the case's own folder. each: called after each outcome.
+    Returns [(path written, how many items are in it), …]. Raises Missing where that torch lacks
+    what the case needs, RuntimeError where its interpreter died; nothing is then written.
+    """
+    machine = torches.call(torch_id, "cases.lab.evidence:machine", device)
+    entries = []
+    for outcome in sweep(case, device, torch_id):
+        entries.append(outcome.to_json())
+        each()
+    found = {(name, function): torches.call(torch_id, function, device)
+             for name, function in case.surveys}
+    path = evidence.write(case, torch_id, device, entries, machine, folder)
+    written = [(path, len(entries))]
+    for survey, parts in found.items():
+        path = evidence.write_survey(case, *survey, torch_id, device, parts, machine, folder)
+        written.append((path, sum(map(len, parts.values()))))
+    return written
+
+
 def check(case, torch_id, device="cpu", known=None):
     """Run all that is recorded for `case` on a live torch; return the differences, as lines.
 
+    Also proves that no evidence, of whatever torch, is older than the case it speaks of.
     known: the recorded Outcomes; by default those of the case's evidence.
     """
-    found = headline(case, torch_id, device)
+    found = [f"{case.name}: {name} is older than the case; record it again"
+             for name in evidence.stale(case)]
+    found += headline(case, torch_id, device)
     if known is None:
-        data = evidence.read(case, torch_id, device)
-        known = data["outcomes"] if data else []
-        if data and data["provenance"]["digest"] != case.digest:
-            found.append(
-                f"{case.name}: evidence of {torch_id} is older than the case; record it again"
-            )
+        known = evidence.outcomes(case, torch_id, device)
+        found += check_surveys(case, torch_id, device)
     if not known:
         return found + [f"{case.name}: nothing is recorded for {torch_id}, {device}"]
     for old in known:
@@ -68,9 +95,26 @@ def check(case, torch_id, device="cpu", known=None):
     return found
 
 
+def check_surveys(case, torch_id, device):
+    """Lines that say where a survey no longer finds what it found; numbers are not compared."""
+    found = []
+    for name, function in case.surveys:
+        old = evidence.read_survey(case, name, torch_id, device)
+        if old is None:
+            found.append(f"{case.name}: no survey {name!r} is recorded for {torch_id}, {device}")
+            continue
+        new = torches.call(torch_id, function, device)
+        for part in new:
+            before, after = ([plain(json.dumps(item, ensure_ascii=False)) for item in side]
+                             for side in (old.get(part, ()), new[part]))
+            found += [f"{case.name}: {name} was {item}" for item in before if item not in after]
+            found += [f"{case.name}: {name} is {item}" for item in after if item not in before]
+    return found
+
+
 def headline(case, torch_id, device):
     """The failing program must fail, in the words people meet, just where the case says so."""
-    if device != "cpu":
+    if device != "cpu" or torch_id not in [entry["id"] for entry in torches.listed()]:
         return []
     outcome = ask(case, None, (), device, torch_id, training=False)
     if case.headline.raised_by(outcome) == (torch_id in case.headline.torches):

@@ -6,6 +6,7 @@ so that a second question costs no second `import torch`.
 """
 
 import atexit
+import importlib
 import json
 import os
 import queue
@@ -37,8 +38,9 @@ def listed():
 
 
 def ids():
-    """Every id that may be asked for, this process's own among them."""
-    return list(dict.fromkeys([current()] + [entry["id"] for entry in listed()]))
+    """Every id that may be asked for, oldest first: listed, recorded, and this process's own."""
+    recorded = {path.stem.rsplit("-", 1)[0] for path in ROOT.glob("cases/*/evidence/torch-*.json")}
+    return sorted({current(), *recorded, *(entry["id"] for entry in listed())}, key=number)
 
 
 def check_id(torch_id):
@@ -175,12 +177,15 @@ def ask(torch_id, case, setting, fixes, device="cpu", training=True):
     return Outcome.from_json(answer)
 
 
-def call(torch_id, function):
-    """Call "module:function", which takes nothing and returns JSON, in another interpreter.
+def call(torch_id, function, *arguments):
+    """Call "module:function", which takes and returns JSON, in the interpreter of a torch.
 
     Raises BadInput where it is not live, RuntimeError where it died or took too long.
     """
-    return worker(torch_id).ask({"call": function})
+    if torch_id == current():
+        module, name = function.split(":")
+        return getattr(importlib.import_module(module), name)(*arguments)
+    return worker(torch_id).ask({"call": function, "arguments": arguments})
 
 
 def report():

@@ -1,19 +1,18 @@
 """The other end of cases.lab.torches: read one question a line, answer with one line."""
 
-import importlib
 import json
 import os
 import sys
 
 import cases
+from cases.lab import torches
 from cases.lab.case import BadInput, Missing
 from cases.lab.run import run
 
 
 def answer(question):
     if "call" in question:
-        module, function = question["call"].split(":")
-        return getattr(importlib.import_module(module), function)()
+        return torches.call(torches.current(), question["call"], *question.get("arguments", ()))
     try:
         outcome = run(
             cases.load(question["case"]), question["setting"], question["fixes"],

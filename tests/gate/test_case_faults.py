@@ -103,6 +103,8 @@ def file(tmp_path, monkeypatch, known):
     entries = [outcome.to_json() for outcome in known]
     path = evidence.write(CASE, TORCH, "cpu", entries, evidence.machine(), tmp_path)
     monkeypatch.setattr(evidence, "path_of", lambda *args: path)
+    monkeypatch.setattr(evidence, "files",
+                        lambda case, survey=None: [(TORCH, "cpu")] if path.exists() else [])
     return path
 
 
@@ -110,6 +112,10 @@ def edit(path, change):
     data = json.loads(path.read_text(encoding="utf-8"))
     change(data)
     path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def a_result(data):
+    return next(iter(data["results"].values()))
 
 
 def refused(path, said, capsys):
@@ -133,7 +139,7 @@ def test_evidence_cut_short(file, capsys):
 
 
 def test_evidence_with_a_field_missing(file, capsys):
-    edit(file, lambda data: data["outcomes"][0].pop("status"))
+    edit(file, lambda data: a_result(data).pop("status"))
     refused(file, "damaged", capsys)
 
 
@@ -148,7 +154,7 @@ def test_evidence_older_than_the_case(file):
 
 
 def test_a_difference_is_exit_code_1(file, capsys):
-    edit(file, lambda data: data["outcomes"][0].update(verdict="moves"))
+    edit(file, lambda data: a_result(data).update(verdict="moves"))
     assert cli.main(["check", CASE.name]) == 1
     said = capsys.readouterr().out
     assert "verdict was 'moves'" in said

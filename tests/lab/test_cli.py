@@ -198,7 +198,9 @@ def test_record_writes_where_it_is_told(capsys, monkeypatch, tmp_path):
     assert (code, err) == (0, "")
     assert out == f"✓ encoder_bf16: 2 outcomes in {path}\n"
     data = json.loads(path.read_text(encoding="utf-8"))
-    assert len(data["outcomes"]) == 2 and data["provenance"]["torch"] == torch.__version__
+    (_, by_result), = data["outcomes"]
+    assert list(by_result.values()) == [["", "mask_to_device"]]
+    assert data["provenance"]["torch"] == torch.__version__
     assert data["provenance"]["digest"] == case.digest
     assert evidence.path_of(case, torches.current(), "cpu").read_bytes() == before
 

@@ -36,7 +36,8 @@ def test_what_is_written_is_read_back_and_labelled(file, entries):
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["format"] == evidence.FORMAT
     assert {"case", "device", "date", "commit", "digest", *MACHINE} == set(data["provenance"])
-    assert len(file.read_text(encoding="utf-8").splitlines()) == 6, "one outcome a line"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 9, "one result or setting a line, each result once"
     known = evidence.outcomes(CASE, TORCH)
     assert all(isinstance(outcome, Outcome) for outcome in known)
     for outcome in known:
@@ -79,10 +80,15 @@ def test_nothing_recorded_is_said(file):
         evidence.find(CASE, None, (), TORCH)
 
 
+LABEL = '"provenance": {"torch": "1", "device": "cpu", "date": "", "digest": "", "case": ""}'
+
+
 @pytest.mark.parametrize("text", [
-    "", "{", "[]", "null", '{"format": "one", "provenance": {}, "outcomes": []}',
-    '{"format": 1}', '{"format": 1, "provenance": {}, "outcomes": [{}]}',
-    '{"format": 1, "provenance": [], "outcomes": {}}',
+    "", "{", "[]", "null", '{"format": "two", "provenance": {}, "outcomes": []}',
+    '{"format": 1}', '{"format": 2}', '{"format": 2, "provenance": [], "outcomes": {}}',
+    f'{{"format": 2, {LABEL}}}', f'{{"format": 2, {LABEL}, "results": {{}}, "outcomes": [[{{}}]]}}',
+    f'{{"format": 2, {LABEL}, "results": {{}}, "outcomes": [[{{}}, {{"aa": [""]}}]]}}',
+    f'{{"format": 2, {LABEL}, "results": {{"aa": 1}}, "outcomes": [[{{}}, {{"aa": [""]}}]]}}',
 ])
 def test_damage_is_refused_in_one_line(file, text):
     file.write_text(text, encoding="utf-8")
@@ -91,18 +97,41 @@ def test_damage_is_refused_in_one_line(file, text):
         evidence.outcomes(CASE, TORCH)
 
 
-def test_an_unknown_field_in_an_outcome_is_damage(file):
+def test_an_unknown_field_in_a_result_is_damage(file):
     data = json.loads(file.read_text(encoding="utf-8"))
-    data["outcomes"][0]["surprise"] = 1
+    next(iter(data["results"].values()))["surprise"] = 1
     file.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(BadInput, match="damaged"):
         evidence.read(CASE, TORCH)
 
 
 def test_a_newer_format_is_refused_in_one_line(file):
-    file.write_text('{"format": 2}', encoding="utf-8")
-    with pytest.raises(BadInput, match="has format 2; this version reads up to 1$"):
+    file.write_text('{"format": 3}', encoding="utf-8")
+    with pytest.raises(BadInput, match="has format 3; this version reads up to 2$"):
         evidence.read(CASE, TORCH)
+
+
+def test_a_file_is_read_once_and_again_when_it_changed(file, entries, monkeypatch):
+    read = []
+    monkeypatch.setattr(json, "loads", lambda text, real=json.loads: read.append(1) or real(text))
+    first = evidence.find(CASE, None, (), TORCH)
+    first.costs.append("a reader's own change")
+    assert evidence.find(CASE, None, (), TORCH).costs != first.costs and len(read) == 1
+    os.utime(file, ns=(0, 0))
+    assert evidence.find(CASE, None, (), TORCH).verdict == first.verdict and len(read) == 2
+
+
+def test_the_list_of_files_is_in_order(tmp_path):
+    class Copy(type(CASE)):
+        folder = tmp_path
+
+    (tmp_path / "evidence").mkdir()
+    for name in ("torch-2.13-cpu", "torch-2.2-cuda", "torch-2.2-cpu", "ops-torch-2.4-cpu"):
+        (tmp_path / "evidence" / f"{name}.json").touch()
+    case = Copy(**vars(CASE))
+    assert evidence.files(case) == [("torch-2.2", "cpu"), ("torch-2.2", "cuda"),
+                                    ("torch-2.13", "cpu")]
+    assert evidence.files(case, "ops") == [("torch-2.4", "cpu")]
 
 
 def test_the_digest_follows_the_program(tmp_path):
@@ -123,16 +152,15 @@ def test_the_digest_follows_the_program(tmp_path):
 @pytest.mark.parametrize("name", cases.NAMES)
 def test_all_evidence_in_the_tree_can_be_read(name):
     case = cases.load(name)
-    files = sorted(case.folder.glob("evidence/torch-*.json"))
+    files = evidence.files(case)
     assert files, f"no evidence of {name}"
-    for path in files:
-        torch_id, _, device = path.stem.rpartition("-")
-        data = evidence.read(case, torch_id, device)
-        assert data["outcomes"]
-        said = (data["provenance"]["case"], data["provenance"]["device"])
-        assert said == (name, device)
+    for torch_id, device in files:
+        provenance = evidence.read(case, torch_id, device)["provenance"]
+        outcomes = evidence.outcomes(case, torch_id, device)
+        assert outcomes
+        assert (provenance["case"], provenance["device"]) == (name, device)
         assert torches.check_id(torch_id) is None
-        assert data["provenance"]["torch"].startswith(torch_id.removeprefix("torch-"))
-        for outcome in data["outcomes"]:
+        assert provenance["torch"].startswith(torch_id.removeprefix("torch-"))
+        for outcome in outcomes:
             assert case.setting(outcome.factors) == outcome.factors
             assert [fix.name for fix in case.pick(outcome.fixes)] == outcome.fixes
