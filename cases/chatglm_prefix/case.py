@@ -41,7 +41,9 @@ CASE = Case(
     title="A half ChatGLM whose float32 prefix becomes past keys and values",
     notebook="03_chatglm_prefix.ipynb",
     headline=Headline(
-        "RuntimeError", "expected scalar type Half but found Float", ("torch-2.13",)
+        "RuntimeError", "expected scalar type Half but found Float",
+        ("torch-2.2", "torch-2.3", "torch-2.4", "torch-2.6", "torch-2.9", "torch-2.13",
+         "torch-2.14"),
     ),
     factors=(
         Factor("phase", ("train", "validate", "generate"), "a training step, or one of two uses"),

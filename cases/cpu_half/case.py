@@ -64,7 +64,8 @@ CASE = Case(
     title="A model in half on the CPU",
     notebook="04_cpu_half.ipynb",
     headline=Headline(
-        "RuntimeError", "\"addmm_impl_cpu_\" not implemented for 'Half'", ("torch-1.13",)
+        "RuntimeError", "\"addmm_impl_cpu_\" not implemented for 'Half'",
+        ("torch-1.13", "torch-2.0", "torch-2.1"),
     ),
     factors=(
         Factor("op", tuple(SHAPES), "the model's one layer"),

@@ -61,7 +61,7 @@ def whole_model_float32(run):
 
 
 def newer_torch(run):
-    """Run the same program on the newest torch of the list."""
+    """Run the same program on the torch of the notebooks, where that is newer."""
     newest = torches.main_id()
     if torches.number(torches.current()) < torches.number(newest):
         run.torch_id = newest

@@ -66,7 +66,9 @@ CASE = Case(
     title="A padded nn.TransformerEncoder under bf16 autocast, in validation",
     notebook="01_encoder_bf16.ipynb",
     headline=Headline(
-        "RuntimeError", "expected scalar type Float but found BFloat16", ("torch-2.13",)
+        "RuntimeError", "expected scalar type Float but found BFloat16",
+        ("torch-2.2", "torch-2.3", "torch-2.4", "torch-2.6", "torch-2.9", "torch-2.13",
+         "torch-2.14"),
     ),
     factors=(
         Factor("phase", ("validate", "train"), "eval mode and no_grad, or a training step"),
