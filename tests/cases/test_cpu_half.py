@@ -1,6 +1,7 @@
 """Half on the CPU: what an old torch refuses, what the newest still does, and what cures it."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import cases
-from cases.cpu_half import scenes
+from cases.cpu_half import ops, scenes
 from cases.lab import torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput
@@ -190,6 +191,182 @@ def test_every_set_of_fixes_runs_on_the_old_torch_too():
     verdicts = [on(OLD, subset).verdict for subset in subsets([fix.name for fix in CASE.fixes])]
     assert len(verdicts) == 256 and all(verdicts)
     assert time.perf_counter() - start < 90
+
+
+# ------------------------------------------------------------------ the op sweep
+
+
+@pytest.fixture(scope="module")
+def surveyed():
+    return ops.survey()
+
+
+@pytest.fixture
+def plant(monkeypatch):
+    """A function that puts an op in the place of the whole list and returns what is said of it."""
+
+    def put(function, *inputs, group="planted"):
+        monkeypatch.setattr(ops, "OPS", {"planted": (function, *inputs)})
+        monkeypatch.setattr(ops, "GROUP_OF", {"planted": group})
+        return ops.unfold(ops.survey())["planted"]
+
+    return put
+
+
+def everywhere(said):
+    return dict.fromkeys(ops.COLUMNS, said)
+
+
+def test_the_survey_calls_many_ops_and_says_the_same_each_time(surveyed):
+    assert len(surveyed["ops"]) == len(ops.OPS) >= 150
+    assert len(ops.OPS) == sum(map(len, ops.GROUPS.values())), "an op stands in two groups"
+    assert surveyed == json.loads(json.dumps(ops.survey()))
+    for said in ops.unfold(surveyed).values():
+        assert list(said) == list(ops.COLUMNS)
+        for text in said.values():
+            assert text in (ops.RUNS, ops.ABSENT, ops.NO_GRADIENT) or re.match(
+                r"wrong: |\w+Error: .", text)
+
+
+def test_the_survey_does_not_hang_on_the_order_of_the_ops(surveyed, monkeypatch):
+    monkeypatch.setattr(ops, "OPS", dict(reversed(ops.OPS.items())))
+    assert ops.unfold(ops.survey()) == ops.unfold(surveyed)
+
+
+def test_a_survey_takes_little_room(surveyed):
+    rows = [json.dumps(item) for item in surveyed["ops"] + surveyed["words"]]
+    assert len("\n".join(rows)) < 12_000
+
+
+def test_every_op_has_a_reference(surveyed):
+    """In float64 all is finite, and what runs in float64 runs in float32: absent means both."""
+    absent = {(op, direction) for op, said in ops.unfold(surveyed).items()
+              for (_, direction), text in said.items() if text == ops.ABSENT}
+    with steady():
+        for op in ops.OPS:
+            for direction in {"forward", "backward"} - {d for o, d in absent if o == op}:
+                exact, single = (
+                    ops.perform(op, [ops.cast(v, "cpu", dtype) for v in ops.made(op)], direction)
+                    for dtype in (torch.float64, torch.float32))
+                assert all(bool(torch.isfinite(t).all()) for t in exact or ()), op
+                assert (exact is None) == (single is None), op
+
+
+def test_nothing_hangs_on_where_wrong_begins(surveyed, monkeypatch):
+    for factor in (7, 18):
+        monkeypatch.setattr(ops, "WRONG_FACTOR", factor)
+        assert ops.survey() == surveyed
+
+
+def test_the_survey_leaves_the_random_state_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    ops.survey()
+    assert torch.equal(torch.rand(3), expected)
+
+
+@no_gpu
+def test_the_survey_says_in_one_line_where_it_can_run():
+    with pytest.raises(BadInput, match="allowed: cpu$"):
+        ops.survey("cuda")
+    with pytest.raises(BadInput, match="unknown device 'tpu'; allowed: cpu, cuda"):
+        ops.survey("tpu")
+
+
+def low(tensor):
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
+def test_a_planted_refusal_is_reported_in_its_words(plant):
+    def refuse(a):
+        if a.dtype is torch.bfloat16:
+            raise TypeError("no kernel for this\nand a long tail")
+        return a * 2
+
+    said = plant(refuse, ops.x(4, 4))
+    for direction in ops.DIRECTIONS:
+        assert said["float16", direction] == ops.RUNS
+        assert said["bfloat16", direction] == "TypeError: no kernel for this"
+
+
+def test_a_planted_refusal_of_the_gradient_alone_is_seen(plant):
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            if low(grad):
+                raise RuntimeError("no way back")
+            return grad
+
+    said = plant(Once.apply, ops.x(4))
+    assert said["float16", "forward"] == ops.RUNS
+    assert said["float16", "backward"] == "RuntimeError: no way back"
+
+
+@pytest.mark.parametrize(("wrong", "text"), [
+    (lambda a: a * 1.5, "relative error 0.5"),
+    (lambda a: a / 0, "not finite"),
+    (lambda a: a[:2], "other shapes"),
+])
+def test_a_planted_wrong_op_is_called_wrong(plant, wrong, text):
+    said = plant(lambda a: wrong(a) if low(a) else a * 1.0, ops.above(4, 4))
+    assert {said[dtype, "forward"] for dtype in ops.DTYPES} == {f"wrong: {text}"}
+
+
+def test_planted_wrong_integers_are_called_wrong(plant):
+    said = plant(lambda a: a.argmax(-1) + int(low(a)), ops.apart(4, 4))
+    assert said == {column: ops.NO_GRADIENT if "backward" in column else "wrong: other integers"
+                    for column in ops.COLUMNS}
+
+
+def test_a_wrong_gradient_of_a_right_op_is_called_wrong(plant):
+    said = plant(lambda a: a * 2 - a.detach() if low(a) else a * 1.0, ops.x(4, 4))
+    assert said["bfloat16", "forward"] == ops.RUNS
+    assert said["bfloat16", "backward"] == "wrong: relative error 1"
+
+
+def test_rounding_at_each_step_is_not_called_wrong(plant):
+    def many_steps(a):
+        for _ in range(30):
+            a = a * 1.01
+        return a
+
+    assert plant(many_steps, ops.above(64)) == everywhere(ops.RUNS)
+
+
+def test_what_no_dtype_can_do_is_absent_and_what_is_drawn_is_not_compared(plant):
+    assert plant(lambda a: torch.no_such_op(a), ops.x(4)) == everywhere(ops.ABSENT)
+    said = plant(lambda a: a * torch.rand_like(a), ops.x(4), group=ops.RANDOM)
+    assert said == everywhere(ops.RUNS)
+
+
+@new
+def test_what_the_new_torch_refuses_and_what_it_gets_wrong(surveyed):
+    said = ops.unfold(surveyed)
+    assert set(said["linear"].values()) == {ops.RUNS}
+    assert "lu_cpu" in said["det"]["float16", "forward"]
+    for op in ("cdist (near points)", "matrix_exp"):
+        assert all(text.startswith("wrong: ") for text in said[op].values())
+    assert said["var (far from 0)"]["float16", "forward"] == ops.RUNS
+    assert said["var (far from 0)"]["float16", "backward"].startswith("wrong: relative error")
+    assert said["Adam (small gradients)"]["float16", "forward"] == "wrong: not finite"
+    assert said["Adam (small gradients)"]["bfloat16", "forward"] == ops.RUNS
+
+
+@old
+def test_what_the_old_torch_says():
+    said = ops.unfold(torches.call(OLD, "cases.cpu_half.ops:survey"))
+    assert '"baddbmm"' in said["baddbmm (tiny)"]["float16", "forward"]
+    assert '"addmm_impl_cpu_"' in said["baddbmm"]["float16", "forward"]
+    assert said["scaled_dot_product_attention"] == everywhere(ops.ABSENT)
+    assert said["mse_loss"]["float16", "forward"] == ops.RUNS
+    assert "mse_backward" in said["mse_loss"]["float16", "backward"]
+    assert "BFloat16" in said["mse_loss"]["bfloat16", "forward"]
+    assert said["norm (large values)"]["float16", "forward"] == "wrong: not finite"
 
 
 @pytest.fixture(scope="module")
