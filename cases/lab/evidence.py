@@ -149,21 +149,26 @@ def survey_digest(function):
     return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
 
 
+def digests(case):
+    """Return {None: hash of the case, survey's name: hash of its module}: what files must have."""
+    return {None: case.digest, **{name: survey_digest(f) for name, f in case.surveys}}
+
+
+def provenance(path, case):
+    """Return the provenance of a file of evidence, or None if there is none; raises as `load`."""
+    data = load(path, f"case {case.name}", dict)
+    return data and data["provenance"]
+
+
 def stale(case):
     """Return the names of the files of evidence that are older than what they speak of.
 
     A file knows the hash of the program and fixes, or of the survey, that it was made with.
     """
-    old = []
-    for torch_id, device in files(case):
-        if read(case, torch_id, device)["provenance"]["digest"] != case.digest:
-            old.append(path_of(case, torch_id, device).name)
-    for name, function in case.surveys:
-        for torch_id, device in files(case, name):
-            found = read_survey(case, name, torch_id, device)
-            if found["provenance"]["digest"] != survey_digest(function):
-                old.append(path_of(case, torch_id, device, survey=name).name)
-    return old
+    paths = [(path_of(case, torch_id, device, survey=survey), digest)
+             for survey, digest in digests(case).items()
+             for torch_id, device in files(case, survey)]
+    return [path.name for path, digest in paths if provenance(path, case)["digest"] != digest]
 
 
 def machine(device="cpu"):
@@ -182,7 +187,7 @@ def machine(device="cpu"):
     return found
 
 
-def provenance_of(case, device, machine, digest):
+def new_provenance(case, device, machine, digest):
     return {"case": case.name, "device": device, **machine,
             "date": datetime.date.today().isoformat(), "commit": commit(), "digest": digest}
 
@@ -207,7 +212,7 @@ def write(case, torch_id, device, entries, machine, folder=None):
         for setting, by_result in sorted(settings.items())
     ]
     return write_file(path_of(case, torch_id, device, folder),
-                      provenance_of(case, device, machine, case.digest),
+                      new_provenance(case, device, machine, case.digest),
                       {"results": results, "outcomes": lines})
 
 
@@ -215,7 +220,7 @@ def write_survey(case, name, function, torch_id, device, found, machine, folder=
     """Write what a survey returned, a dict of lists, one item a line. Returns the path."""
     parts = {key: [dump(item) for item in items] for key, items in found.items()}
     return write_file(path_of(case, torch_id, device, folder, name),
-                      provenance_of(case, device, machine, survey_digest(function)), parts)
+                      new_provenance(case, device, machine, survey_digest(function)), parts)
 
 
 def dump(value):

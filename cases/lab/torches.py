@@ -154,10 +154,16 @@ def worker(torch_id):
     return found
 
 
+def close(torch_id):
+    """Stop the interpreter of a torch, if it is running."""
+    if torch_id in _workers:
+        _workers[torch_id].close()
+
+
 @atexit.register
 def close_all():
-    for found in list(_workers.values()):
-        found.close()
+    for torch_id in list(_workers):
+        close(torch_id)
 
 
 def ask(torch_id, case, setting, fixes, device="cpu", training=True):

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Record every case on this machine's GPU, with the torch that its python3 has:
+#
+#     env/gpu_evidence.sh [OUT]        OUT is where the files go; build/gpu, if it is not named
+#
+# It installs nothing, reaches for no network, and needs torch and Python 3.10 alone; a case about
+# transformers is passed over where that is missing. All cases run at once, and one that takes
+# longer than 7 minutes is stopped: files are written whole or not at all. Then, at home:
+#
+#     env/evidence.py --gather OUT
+#
+# PYTHON names another interpreter. DEVICE=cpu is for trying the script where there is no GPU.
+set -u
+cd "$(dirname "$0")/.." || exit
+out=${1:-build/gpu}
+python=${PYTHON:-python3}
+device=${DEVICE:-cuda}
+mkdir -p "$out" || exit
+
+if ! cases=$("$python" -c 'import torch, cases; print(*cases.NAMES)'); then
+    echo "gpu_evidence.sh: $python cannot import torch and cases" >&2
+    exit 1
+fi
+"$python" -c 'from cases.lab import evidence; import sys; print(evidence.machine(sys.argv[1]))' \
+    "$device" || exit 1
+
+began=$SECONDS failed=0 jobs=()
+for case in $cases; do
+    timeout 420 "$python" -m cases record "$case" --device "$device" --out "$out" \
+        > "$out/$case.log" 2>&1 &
+    jobs+=("$case:$!")
+done
+for job in "${jobs[@]}"; do
+    if wait "${job#*:}"; then state=done; else state="failed or stopped"; failed=1; fi
+    echo "${job%%:*}: $state after $((SECONDS - began)) s"
+    tail -n 3 "$out/${job%%:*}.log"
+done
+du -sh "$out"
+exit "$failed"

@@ -1,0 +1,36 @@
+"""The workflow files: valid by GitHub's schema, and of the torches that are listed."""
+
+import subprocess
+import sys
+
+import pytest
+from ruamel.yaml import YAML
+
+from cases.lab import torches
+
+FOLDER = torches.ROOT / ".github" / "workflows"
+CHECK = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+
+
+def check(path):
+    return subprocess.run([*CHECK, path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.name)
+def test_a_workflow_fits_the_schema(path):
+    done = check(path)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def test_a_workflow_that_does_not_is_found(tmp_path):
+    wrong = tmp_path / "wrong.yml"
+    text = (FOLDER / "evidence.yml").read_text(encoding="utf-8")
+    wrong.write_text(text.replace("runs-on:", "run-on:"), encoding="utf-8")
+    assert check(wrong).returncode == 1
+
+
+def test_the_matrix_has_every_listed_torch_once():
+    job = YAML(typ="safe").load(FOLDER / "evidence.yml")["jobs"]["record"]
+    matrix = job["strategy"]["matrix"]
+    found = matrix["torch"] + [entry["torch"] for entry in matrix["include"]]
+    assert sorted(found) == sorted(entry["id"] for entry in torches.listed())
