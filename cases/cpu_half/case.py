@@ -89,4 +89,5 @@ CASE = Case(
     prepare=prepare,
     # Where the program runs as it is, its own output dtype is right; elsewhere, what it asks for.
     controls=lambda setting: [setting],
+    surveys=(("ops", "cases.cpu_half.ops:survey"),),
 )
