@@ -4,7 +4,6 @@ A failure that no longer fails is as much a difference as a fix that no longer f
 """
 
 import itertools
-import json
 import re
 
 import torch
@@ -13,7 +12,6 @@ from cases.lab import evidence, torches
 from cases.lab.anywhere import ask
 from cases.lab.messages import plain
 from cases.lab.run import smallest_sufficient
-
 
 NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")  # as in "relative error 0.04"; not as in conv2d
 
@@ -109,7 +107,7 @@ def check_surveys(case, torch_id, device):
             continue
         new = torches.call(torch_id, function, device)
         for part in new:
-            before, after = ([NUMBER.sub("#", json.dumps(item, ensure_ascii=False)) for item in side]
+            before, after = ([NUMBER.sub("#", evidence.dump(item)) for item in side]
                              for side in (old.get(part, ()), new[part]))
             found += [f"{case.name}: {name} was {item}" for item in before if item not in after]
             found += [f"{case.name}: {name} is {item}" for item in after if item not in before]
