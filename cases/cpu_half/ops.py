@@ -7,6 +7,7 @@ inputs. Needs torch alone.
 
 import copy
 import functools
+import itertools
 import math
 import zlib
 
@@ -542,25 +543,33 @@ def ask(op, dtype, direction, device="cpu"):
 def survey(device="cpu"):
     """Call every op in each dtype and direction on this torch.
 
-    Returns {"ops": [[op, number, …], …], "words": [text, …]}: for each column of COLUMNS, or once
-    for all where they agree, the place in "words" of what `ask` said. See `unfold`. Raises
-    BadInput for a device that is not here.
+    Returns {"ops": [[op, said, …], …]}: what `ask` said for each of COLUMNS, but None where it is
+    what stands before it (before the first, RUNS) and nothing where only that would follow. So
+    that each line of a file of evidence is short, and says by itself what an op does. `unfold`
+    undoes it. Raises BadInput for a device that is not here.
     """
     check_device(device)
-    words, rows = {}, []
+    rows = []
     with steady():
         for op in OPS:
-            said = [ask(op, *column, device) for column in COLUMNS]
-            numbers = [words.setdefault(text, len(words)) for text in said]
-            rows.append([op] + (numbers[:1] if len(set(numbers)) == 1 else numbers))
-    return {"ops": rows, "words": list(words)}
+            row, before = [op], RUNS
+            for column in COLUMNS:
+                said = ask(op, *column, device)
+                row.append(None if said == before else said)
+                before = said
+            while row[-1] is None:
+                row.pop()
+            rows.append(row)
+    return {"ops": rows}
 
 
 def unfold(found):
     """Return a survey as {op: {(dtype, direction): text}}."""
     table = {}
-    for op, *numbers in found["ops"]:
-        numbers = numbers * len(COLUMNS) if len(numbers) == 1 else numbers
-        said = [found["words"][number] for number in numbers]
-        table[op] = dict(zip(COLUMNS, said, strict=True))
+    for op, *row in found["ops"]:
+        said = RUNS
+        table[op] = {}
+        for column, text in itertools.zip_longest(COLUMNS, row):
+            said = text or said
+            table[op][column] = said
     return table

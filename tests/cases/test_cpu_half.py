@@ -234,8 +234,17 @@ def test_the_survey_does_not_hang_on_the_order_of_the_ops(surveyed, monkeypatch)
 
 
 def test_a_survey_takes_little_room(surveyed):
-    rows = [json.dumps(item) for item in surveyed["ops"] + surveyed["words"]]
-    assert len("\n".join(rows)) < 12_000
+    assert len("\n".join(map(json.dumps, surveyed["ops"]))) < 12_000
+
+
+def test_a_survey_unfolds_to_what_was_said(plant, monkeypatch):
+    said = dict(zip(ops.COLUMNS, ("runs", "a", "a", "runs"), strict=True))
+    monkeypatch.setattr(ops, "ask", lambda op, dtype, direction, device: said[dtype, direction])
+    assert plant(None) == said
+    assert ops.survey() == {"ops": [["planted", None, "a", None, "runs"]]}
+    said.update(dict.fromkeys(said, "b"))
+    assert plant(None) == said
+    assert ops.survey() == {"ops": [["planted", "b"]]}
 
 
 def test_every_op_has_a_reference(surveyed):
