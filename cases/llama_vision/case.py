@@ -50,7 +50,8 @@ CASE = Case(
     headline=Headline(
         "RuntimeError",
         "expected m1 and m2 to have the same dtype, but got: float != c10::Half",
-        ("torch-2.13",),
+        ("torch-2.1", "torch-2.2", "torch-2.3", "torch-2.4", "torch-2.6", "torch-2.9",
+         "torch-2.13", "torch-2.14"),
     ),
     factors=(
         Factor("dtype", ("float16", "bfloat16"), "the dtype the language model is loaded in"),
