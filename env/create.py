@@ -4,10 +4,11 @@ Two things come out of it: `.venv`, the environment that the notebooks and the t
 under `.torches` an older torch, so that a case can be run on both. Nothing outside this folder
 is changed. Run it as often as you like: what is there already is left alone.
 
-    python3 env/create.py                 .venv and the older torch
-    python3 env/create.py --only main     .venv alone
-    python3 env/create.py torch-1.13      that torch alone
-    python3 env/create.py --cuda          with torch's CUDA build, several gigabytes
+    python3 env/create.py                     .venv and an older torch
+    python3 env/create.py --only main         .venv alone
+    python3 env/create.py torch-2.6           that torch alone; torches.toml lists them
+    python3 env/create.py --cuda torch-2.6    as its CUDA build, several gigabytes
+    python3 env/create.py --remove torch-2.6  deletes it
 
 It uses the standard library only, because it runs before anything is installed, and no syntax
 that an old Python cannot read, so that an old Python gets a sentence and not a SyntaxError.
@@ -34,8 +35,9 @@ INDEX = {
     "cpu": "https://download.pytorch.org/whl/cpu",
     "cuda": "https://download.pytorch.org/whl/cu130",
 }
-# Gigabytes free before a start: measured size of the result, and room for pip to unpack in.
-ROOM = {"cpu": 2.5, "cuda": 8.0, "older": 1.5}
+# Gigabytes free before a start: measured size of the result (a CUDA build: 4.3 to 6.8), and room
+# for pip to unpack in.
+ROOM = {"cpu": 2.5, "cuda": 10.0, "older": 1.5}
 # What is imported over and over: by cases in any torch, and by notebooks and tests.
 LLAMA = ["transformers.models.llama.modeling_llama", "transformers.generation.utils"]
 USED = LLAMA + [
@@ -51,7 +53,7 @@ class Stop(Exception):
 
 
 class Unavailable(Exception):
-    """Why an older torch cannot be had here. The notebooks go on without it."""
+    """Why another torch cannot be had here. The notebooks go on without it."""
 
 
 def say(text):
@@ -203,10 +205,11 @@ def read_json(path):
         return {}
 
 
-def stamp():
+def stamp(torch_id):
     """A hash of everything that decides what gets installed, and where."""
-    total = hashlib.sha256(str(ROOT).encode())
-    for name in ("requirements.txt", "torches.toml", "create.py"):
+    entry = torches()[torch_id]
+    total = hashlib.sha256(repr((str(ROOT), entry["version"], entry.get("packages"))).encode())
+    for name in ["create.py"] + (["requirements.txt"] if torch_id == MAIN else []):
         total.update((ENV / name).read_bytes())
     return total.hexdigest()
 
@@ -319,7 +322,7 @@ def link_project(python):
 def main_is_ready(cuda):
     """True if .venv was made by these very files, here, and still starts."""
     made = read_json(ROOT / ".venv" / "half_truths.json")
-    if made.get("stamp") != stamp() or (cuda and not made["cuda"]):
+    if made.get("stamp") != stamp(MAIN) or (cuda and not made["cuda"]):
         return False
     probe = (
         "import importlib.metadata as m, importlib.util as u; m.version('torch'); "
@@ -357,7 +360,7 @@ def make_main(cuda):
     version = start([python], modules=USED)
     if version is None:
         raise Stop(f"torch is installed but does not start (whole output: {LOG.relative_to(ROOT)})")
-    write_json(venv / "half_truths.json", {"stamp": stamp(), "root": str(ROOT), "cuda": cuda})
+    write_json(venv / "half_truths.json", {"stamp": stamp(MAIN), "root": str(ROOT), "cuda": cuda})
     say(f".venv is ready, torch {version}")
 
 
@@ -372,7 +375,7 @@ def upgrade_pip(python):
             raise pip_failed("a newer pip", text)
 
 
-# ------------------------------------------------------------------ the older torch
+# ------------------------------------------------------------------ the other torches
 
 
 def debian_torch(home):
@@ -438,78 +441,100 @@ def add_packages(home, entry, command, extra):
     Return (the environment to start it with, whether the packages are there).
     """
     ok, text = run([*command, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-    venv, site, fresh = python_in(ROOT / ".venv"), home / "site", home / "site.new"
-    shutil.rmtree(str(fresh), ignore_errors=True)
+    venv, site = python_in(ROOT / ".venv"), home / "site"
+    shutil.rmtree(str(site), ignore_errors=True)
     ok, text = install(
-        venv if venv.exists() else sys.executable, "--target", fresh, "--no-deps",
+        venv if venv.exists() else sys.executable, "--target", site, "--no-deps",
         "--only-binary", ":all:", "--python-version", text.strip(), *entry["packages"],
     )
     if not ok:
         say(f"    without {entry['packages'][0]}: {complaint(text)}")
         return extra, False
-    shutil.rmtree(str(site), ignore_errors=True)
-    os.replace(str(fresh), str(site))
     path = [str(site)] + ([extra["PYTHONPATH"]] if extra else [])
     return dict(extra, PYTHONPATH=os.pathsep.join(path)), True
 
 
-def venv_torch(home, entry, allow_cuda):
-    """Return (command, env) that starts torch 2.0 in its own venv, for where Debian's is not."""
-    python = older_python()
+def venv_torch(home, entry, cuda):
+    """Make a venv with that torch. Return (its Python, whether the packages are there)."""
+    sources = torch_sources(platform.system(), False, cuda)
+    if sources == ["cuda"]:
+        raise Unavailable("only torch 2.13 has a CUDA build here on Windows: leave --cuda out.")
+    python = python_for(entry)
     if python is None:
         raise Unavailable(f"torch {entry['version']} needs a Python {entry['python']}")
-    say(f"making .torches/{entry['id']}")
-    sources = ["cpu", "default"] if platform.system() == "Linux" else ["default"]
-    try:
-        make_venv(home, python)
-        inside = python_in(home)
-        upgrade_pip(inside)
-        install_torch(inside, entry["version"], sources, allow_cuda)
-    except Stop as reason:
-        shutil.rmtree(str(home), ignore_errors=True)
-        raise Unavailable(str(reason)) from None
+    make_venv(home, python)
+    inside = python_in(home)
+    upgrade_pip(inside)
+    install_torch(inside, entry["version"], sources, cuda, exact=cuda)
+    say(f"    adding {entry['packages'][0]}")
     ok, text = install(inside, *entry["packages"])
     if not ok:
-        raise Unavailable(str(pip_failed(entry["packages"][0], text)))
-    return [str(inside)], {}
+        say(f"    without {entry['packages'][0]}: {complaint(text)}")
+    return inside, ok
 
 
-def older_python():
-    """Path of a Python 3.8 to 3.11 that starts, or None. pyenv's shims exist and may not start."""
-    names = ["python3.11", "python3.10", "python3.9", "python3.8"]
-    found = [sys.executable] if sys.version_info[:2] <= (3, 11) else []
-    found += [path for path in map(shutil.which, names) if path]
-    return next((p for p in found if run([p, "-c", "import ensurepip, venv"])[0]), None)
+def python_for(entry):
+    """Path of a Python that a torch has wheels for, or None: this one, or the newest that starts.
+
+    pyenv's shims exist and may not start.
+    """
+    ends = [int(minor) for minor in re.findall(r"3\.(\d+)", entry["python"])]
+    found = [sys.executable] if ends[0] <= sys.version_info[1] <= ends[-1] else []
+    found += [shutil.which(f"python3.{n}") for n in range(ends[-1], ends[0] - 1, -1)]
+    return next((p for p in found if p and run([p, "-c", "import ensurepip, venv"])[0]), None)
 
 
-def older_is_ready(home):
-    """True if an older torch was made by these very files and is still where it was."""
+def older_is_ready(home, cuda=False):
+    """True if a torch was made by these very files and is still where it was."""
     made = read_json(home / "interpreter.json")
-    if made.get("stamp") != stamp() or not Path(made["command"][0]).exists():
+    if made.get("stamp") != stamp(home.name) or not Path(made["command"][0]).exists():
+        return False
+    if cuda and made["torch"].endswith("+cpu"):
         return False
     find = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
     return run([*made["command"], "-c", find], made["env"])[0]
 
 
 def make_older(torch_id, allow_cuda=False):
-    """Make `.torches/<id>/interpreter.json`: how to start that torch. Raises Unavailable."""
+    """Make `.torches/<id>/interpreter.json`: how to start that torch.
+
+    That file is written last and taken away first: a folder without it is half-made, and is made
+    afresh. Raises Unavailable or Stop, and then leaves nothing.
+    """
     home, entry = ROOT / ".torches" / torch_id, torches()[torch_id]
-    check_room(ROOM["older"])
-    if torch_id == DEBIAN:
-        command, extra = debian_torch(home)
-        say(f"{torch_id}: adding {entry['packages'][0]}")
-        extra, whole = add_packages(home, entry, command, extra)
-    else:
-        command, extra = venv_torch(home, entry, allow_cuda)
-        whole = True
-    version = start(command, extra, LLAMA)
-    if version is None:
-        raise Unavailable(f"{torch_id} is installed but does not start ({LOG.relative_to(ROOT)})")
+    path = home / "interpreter.json"
+    if not path.exists():
+        remove(torch_id)
+        check_room(ROOM["cuda" if allow_cuda and torch_id != DEBIAN else "older"])
+    say(f"making {torch_id} (a minute or more)")
+    try:
+        path.unlink(missing_ok=True)
+        if torch_id == DEBIAN:
+            command, extra = debian_torch(home)
+            say(f"    adding {entry['packages'][0]}")
+            extra, whole = add_packages(home, entry, command, extra)
+        else:
+            python, whole = venv_torch(home, entry, allow_cuda)
+            command, extra = [str(python)], {}
+        version = start(command, extra, LLAMA)
+        if version is None:
+            raise Unavailable(f"{torch_id} does not start ({LOG.relative_to(ROOT)})")
+    except BaseException:  # Control-C too
+        remove(torch_id)
+        raise
     made = {"id": torch_id, "command": command, "env": extra, "torch": version}
     # Without a stamp the next run tries again to get what is missing.
-    made["stamp"] = stamp() if whole else None
-    write_json(home / "interpreter.json", made)
+    made["stamp"] = stamp(torch_id) if whole else None
+    write_json(path, made)
     say(f"{torch_id} is ready, torch {version}")
+
+
+def remove(torch_id):
+    """Delete a torch made here, if there is one. Debian's own stays installed."""
+    home = ROOT / ".torches" / torch_id
+    (home / "interpreter.json").unlink(missing_ok=True)  # first: what is left is not live
+    if home.exists():
+        shutil.rmtree(str(home))
 
 
 def make_any_older():
@@ -519,7 +544,8 @@ def make_any_older():
             say(f"{torch_id} is ready")
             return
     declined, reasons = ROOT / ".torches" / "declined.json", []
-    if read_json(declined).get("stamp") == stamp():
+    stamps = [stamp(DEBIAN), stamp(STAND_IN)]
+    if read_json(declined).get("stamps") == stamps:
         say(f"no older torch, as before: recorded evidence ({DEBIAN} or {STAND_IN} tries again)")
         return
     for torch_id in (DEBIAN, STAND_IN):
@@ -528,7 +554,7 @@ def make_any_older():
             return
         except (Unavailable, Stop) as reason:
             reasons.append(str(reason))
-    write_json(declined, {"stamp": stamp(), "reasons": reasons})
+    write_json(declined, {"stamps": stamps, "reasons": reasons})
     say("no older torch here, so recorded evidence stands in for it: " + "; ".join(reasons))
 
 
@@ -542,34 +568,47 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments):
-    """Return (ids to make, whether CUDA was asked for); no ids means everything."""
-    allowed = [MAIN, DEBIAN, STAND_IN]
+    """Return the arguments; no `ids` means everything. 'main' in them is MAIN."""
+    allowed = list(torches())
     parser = Parser(prog="env/create.py", description=__doc__.splitlines()[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help=", ".join(allowed))
     parser.add_argument("--only", metavar="ID", help="the same, and 'main' for " + MAIN)
     parser.add_argument("--cuda", action="store_true", help="permit torch's CUDA build")
+    parser.add_argument("--remove", action="store_true", help="delete torches that were made")
     given = parser.parse_args(arguments)
-    ids = [MAIN if i == "main" else i for i in given.ids + ([given.only] if given.only else [])]
-    for torch_id in ids:
+    named = given.ids + ([given.only] if given.only else [])
+    given.ids = [MAIN if torch_id == "main" else torch_id for torch_id in named]
+    for torch_id in given.ids:
         if torch_id not in allowed:
             parser.error(f"unknown torch {torch_id!r}; allowed: main, {', '.join(allowed)}")
-    return ids, given.cuda
+    if given.remove and (not given.ids or MAIN in given.ids):
+        parser.error(f"--remove takes one or more of: {', '.join(allowed[1:])}")
+    return given
 
 
 def main(arguments):
     """Return the exit status: 0 made, 1 stopped with one line; bad arguments exit 2."""
     try:
         check_python(sys.version_info[:2])
-        ids, cuda = parse(arguments)
+        given = parse(arguments)
         if LOG.exists():
             LOG.unlink()
-        if not ids or MAIN in ids:
-            make_main(cuda)
-        if not ids:
+        if given.remove:
+            for torch_id in given.ids:
+                remove(torch_id)
+                say(f"{torch_id} is gone")
+            return 0
+        if not given.ids or MAIN in given.ids:
+            make_main(given.cuda)
+        if not given.ids:
             make_any_older()
-        for torch_id in ids:
-            if torch_id != MAIN and not older_is_ready(ROOT / ".torches" / torch_id):
-                make_older(torch_id, cuda)
+        for torch_id in given.ids:
+            if torch_id == MAIN:
+                continue
+            if older_is_ready(ROOT / ".torches" / torch_id, given.cuda):
+                say(f"{torch_id} is ready")
+            else:
+                make_older(torch_id, given.cuda)
     except (Stop, Unavailable) as reason:
         print(f"env/create.py: {reason}", file=sys.stderr)
         return 1

@@ -103,13 +103,23 @@ def test_without_the_venv_module_it_says_what_to_install(create, monkeypatch):
         create.make_venv(create.ROOT / ".venv")
 
 
-@pytest.mark.parametrize("arguments", [["torch-9"], ["--only", "torch-9"], ["main2"], ["--gpu"]])
-def test_bad_arguments_exit_2_in_one_line(create, capsys, arguments):
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["torch-9"], "allowed: main, torch-2.13, torch-1.13, torch-2.0, "),
+        (["--only", "torch-9"], "unknown torch 'torch-9'; allowed: main, "),
+        (["main2"], "unknown torch 'main2'; allowed: main, "),
+        (["--gpu"], "unrecognized arguments: --gpu"),
+        (["--remove"], "--remove takes one or more of: torch-1.13, torch-2.0, "),
+        (["--remove", "main"], "--remove takes one or more of: torch-1.13, torch-2.0, "),
+        (["--remove", "torch-9"], "unknown torch 'torch-9'; allowed: main, "),
+    ],
+)
+def test_bad_arguments_exit_2_in_one_line(create, capsys, arguments, said):
     with pytest.raises(SystemExit) as stopped:
         create.main(arguments)
     assert stopped.value.code == 2
-    text = one_line(capsys)
-    assert "--gpu" in arguments or "allowed: main, torch-2.13, torch-1.13, torch-2.0" in text
+    assert said in one_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +218,148 @@ def test_a_missing_transformers_leaves_torch_usable_and_is_tried_again(create, m
     assert not create.older_is_ready(create.ROOT / ".torches" / "torch-1.13")
 
 
+VENV = Path(".torches", "torch-2.6")
+
+
+def linux(monkeypatch, create, *answers):
+    """Pretend to be on Linux with every Python there is; torch 2.6 starts."""
+    monkeypatch.setattr(create.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(create.shutil, "which", lambda name: name)
+    started = ("import torch", True, "torch=2.6.0+cpu\n")
+    return pretend(monkeypatch, create, *answers, (" --version", True, "pip 26.3"), started)
+
+
+def test_any_torch_is_made_in_a_venv_of_its_own(create, monkeypatch, capsys):
+    asked = linux(monkeypatch, create)
+    assert create.main(["torch-2.6"]) == 0
+    made = create.read_json(create.ROOT / VENV / "interpreter.json")
+    assert made["command"] == [str(create.python_in(create.ROOT / VENV))] and made["env"] == {}
+    assert made["torch"] == "2.6.0+cpu" and made["stamp"] == create.stamp("torch-2.6")
+    installed = [line.split("--no-compile ")[1] for line in asked if "--no-compile" in line]
+    index = create.INDEX["cpu"]
+    assert installed == [
+        f"--no-deps --index-url {index} --retries 1 --timeout 8 torch==2.6.0",
+        " ".join(create.torches()["torch-2.6"]["packages"]),  # one run, so that all pins hold
+    ]
+
+
+def test_its_cuda_build_is_taken_only_when_asked_for(create, monkeypatch, capsys):
+    create.write_json(create.LOG.with_name("plan.json"), plan("torch", "nvidia-cublas-cu12"))
+    linux(monkeypatch, create, ("/whl/cpu", False, OFFLINE))
+    assert create.main(["torch-2.6"]) == 1
+    assert "torch==2.6.0 as a CUDA build" in one_line(capsys)
+    asked = linux(monkeypatch, create)
+    assert create.main(["--cuda", "torch-2.6"]) == 0
+    assert not any("/whl/cpu" in line for line in asked)
+    assert any(line.endswith("torch===2.6.0") for line in asked)
+
+
+def test_a_cpu_build_does_not_do_where_cuda_is_asked_for(create, monkeypatch):
+    linux(monkeypatch, create)
+    home = create.ROOT / VENV
+    create.make_older("torch-2.6")
+    create.python_in(home).parent.mkdir()
+    create.python_in(home).touch()
+    assert create.older_is_ready(home) and not create.older_is_ready(home, cuda=True)
+
+
+@pytest.mark.parametrize("failing", ["-m venv", "pip install", "import torch"])
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_failed_make_leaves_nothing(create, monkeypatch, capsys, failing, existed):
+    linux(monkeypatch, create)
+    if existed:
+        create.make_older("torch-2.6")
+        (create.ROOT / VENV / "bin").mkdir()
+    linux(monkeypatch, create, (failing, False, OFFLINE))
+    assert create.main(["torch-2.6"]) == 1
+    one_line(capsys)
+    assert not (create.ROOT / VENV).exists()
+
+
+def test_an_interrupted_make_leaves_nothing(create, monkeypatch, capsys):
+    def interrupt(*arguments, **options):
+        (create.ROOT / VENV / "bin").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    linux(monkeypatch, create)
+    monkeypatch.setattr(create, "install_torch", interrupt)
+    assert create.main(["torch-2.6"]) == 130
+    assert "run it again" in one_line(capsys)
+    assert not (create.ROOT / VENV).exists()
+
+
+def test_what_a_killed_make_left_is_made_afresh(create, monkeypatch):
+    half = create.ROOT / VENV / "lib" / "torch"
+    half.mkdir(parents=True)
+    linux(monkeypatch, create)
+    create.make_older("torch-2.6")
+    assert not half.exists() and create.read_json(create.ROOT / VENV / "interpreter.json")
+
+
+def test_without_room_a_torch_that_is_here_stays(create, monkeypatch):
+    linux(monkeypatch, create)
+    create.make_older("torch-2.6")
+    usage = type("usage", (), {"free": 5e9})
+    monkeypatch.setattr(create.shutil, "disk_usage", lambda path: usage)
+    create.make_older("torch-2.6")  # what is there is only renewed
+    create.make_older("torch-2.4")
+    with pytest.raises(create.Stop, match="5.0 GB free .* 10.0 GB needed"):
+        create.make_older("torch-2.9", allow_cuda=True)
+
+
+def test_without_its_packages_a_torch_works_and_the_next_run_tries_again(
+        create, monkeypatch, capsys):
+    linux(monkeypatch, create, ("--no-compile transformers", False, OFFLINE))
+    assert create.main(["torch-2.6"]) == 0
+    assert "without transformers==" in capsys.readouterr().out
+    assert create.read_json(create.ROOT / VENV / "interpreter.json")["stamp"] is None
+    linux(monkeypatch, create)
+    assert create.main(["torch-2.6"]) == 0
+    assert create.read_json(create.ROOT / VENV / "interpreter.json")["stamp"]
+
+
+def test_removed_is_gone(create, monkeypatch, capsys):
+    linux(monkeypatch, create)
+    create.make_older("torch-2.6")
+    create.make_older("torch-2.4")
+    assert create.main(["--remove", "torch-2.6", "torch-2.0"]) == 0
+    assert [path.name for path in (create.ROOT / ".torches").iterdir()] == ["torch-2.4"]
+
+
+@pytest.mark.parametrize(
+    "here, there, chosen",
+    [
+        ((3, 10), ["python3.11", "python3.14"], "python3.11"),  # 2.6 has wheels for 3.11 to 3.13
+        ((3, 14), ["python3.12", "python3.13"], "python3.13"),
+        ((3, 12), ["python3.13"], sys.executable),
+        ((3, 14), ["python3.10"], None),
+    ],
+)
+def test_a_python_that_the_torch_has_wheels_for(create, monkeypatch, here, there, chosen):
+    pretend(monkeypatch, create)
+    monkeypatch.setattr(create.sys, "version_info", here)
+    monkeypatch.setattr(create.shutil, "which", lambda name: name if name in there else None)
+    assert create.python_for(create.torches()["torch-2.6"]) == chosen
+
+
+def test_a_python_that_does_not_start_is_passed_over(create, monkeypatch):
+    pretend(monkeypatch, create, ("python3.13", False, "pyenv: command not found"))
+    monkeypatch.setattr(create.sys, "version_info", (3, 14))
+    monkeypatch.setattr(create.shutil, "which", lambda name: name)
+    assert create.python_for(create.torches()["torch-2.6"]) == "python3.12"
+
+
+def test_another_torch_in_the_list_leaves_those_that_are_here(create, monkeypatch):
+    before = create.stamp("torch-2.6")
+    listed = create.torches()
+    listed["torch-3.0"] = listed["torch-2.4"]
+    listed["torch-2.6"]["for"] = "something else"
+    monkeypatch.setattr(create, "torches", lambda: listed)
+    assert create.stamp("torch-2.6") == before
+    listed["torch-2.6"]["packages"] = ["transformers==5.20.2"]
+    assert create.stamp("torch-2.6") != before
+
+
 def pins(path):
     """{(name, marker): version} of a requirements file; every line must be an exact pin."""
     found = {}
@@ -241,9 +393,9 @@ def number(torch_id):
 
 def test_torches_toml(create):
     torches = create.torches()
-    assert list(torches)[0] == "torch-2.13"  # the notebooks' own first, then by age
-    assert list(torches)[1:] == sorted(list(torches)[1:], key=number)
-    assert len(torches) == 10
+    main, *others = torches
+    assert main == create.MAIN  # the notebooks' own first, then by age
+    assert others == sorted(others, key=number) and {create.DEBIAN, create.STAND_IN} <= set(others)
     for torch_id, entry in torches.items():
         assert {"id", "version", "python", "how", "for"} <= set(entry)
         assert torch_id == "torch-" + ".".join(entry["version"].split(".")[:2])
