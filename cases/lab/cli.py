@@ -48,7 +48,7 @@ def parser():
     command("check", "the two-sided gate: what was recorded must still happen", several=True)
     sub = command("record", "run every case and keep the outcomes as evidence", several=True)
     sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
-    sub = command("torches", "which torches are live here", torch=False, device=False)
+    sub = command("torches", "which torches are live here, or recorded", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
     commands.metavar = "|".join(commands.choices)
     return top
@@ -181,9 +181,7 @@ class Count:
 
 def do_torches(args):
     if args.json:
-        print(json.dumps(
-            [{**entry, "live": torches.is_live(entry["id"])} for entry in torches.listed()]
-        ))
+        print(json.dumps(torches.known()))
     else:
         torches.report()
     return 0

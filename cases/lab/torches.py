@@ -194,8 +194,32 @@ def call(torch_id, function, *arguments):
     return worker(torch_id).ask({"call": function, "arguments": arguments})
 
 
+def known():
+    """Return every torch there is something of: a list of dicts, those listed first.
+
+    Each has its entry's keys in env/torches.toml, "live" (bool) and "recorded" (the devices on
+    which some case was recorded, sorted). One that is not listed, such as that of a machine with
+    a GPU which recorded for us, has None for "python" and "how".
+    """
+    import cases
+    from cases.lab import evidence
+
+    recorded = {}
+    for name in cases.NAMES:
+        for torch_id, device in evidence.files(cases.load(name)):
+            recorded.setdefault(torch_id, set()).add(device)
+    entries = {entry["id"]: entry for entry in listed()}
+    for torch_id in sorted({current(), *recorded} - set(entries), key=number):
+        entries[torch_id] = {"id": torch_id, "version": torch_id[len("torch-"):], "python": None,
+                             "how": None, "for": "not in the list, env/torches.toml"}
+    return [{**entry, "live": is_live(torch_id), "recorded": sorted(recorded.get(torch_id, ()))}
+            for torch_id, entry in entries.items()]
+
+
 def report():
-    """Print one line a torch: id, version, live or recorded, what it is for."""
-    for entry in listed():
-        state = "live" if is_live(entry["id"]) else "not here"
-        print(f"{entry['id']:12} {entry['version']:8} {state:10} {entry['for']}")
+    """Print one line a torch: id, version, live or recorded (on which devices), what it is for."""
+    for entry in known():
+        state = ["live"] if entry["live"] else []
+        state += [f"recorded on {' and '.join(entry['recorded'])}"] if entry["recorded"] else []
+        print(f"{entry['id']:12} {entry['version']:8} {', '.join(state) or 'not here':31} "
+              f"{entry['for']}")

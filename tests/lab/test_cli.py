@@ -165,10 +165,34 @@ def test_torches(capsys):
     code, out, _ = ask(capsys, "torches", "--json")
     entries = json.loads(out)
     assert code == 0 and [entry["id"] for entry in entries][:1] == ["torch-2.13"]
-    assert {"id", "version", "python", "how", "for", "live"} <= set(entries[0])
+    for entry in entries:
+        assert {"id", "version", "python", "how", "for", "live", "recorded"} <= set(entry)
     assert next(e for e in entries if e["id"] == torches.current())["live"] is True
     code, words, _ = ask(capsys, "torches")
     assert code == 0 and all(entry["id"] in words for entry in entries)
+    assert len(words.splitlines()) == len(entries)
+
+
+def test_torches_says_live_and_recorded_apart(capsys, monkeypatch):
+    def files(case):
+        return [("torch-2.6", "cuda"), ("torch-2.6", "cpu"), ("torch-1.13", "cpu"),
+                ("torch-9.0", "cuda")][:4 if case.name == "cpu_half" else 1]
+
+    monkeypatch.setattr(torches, "is_live", lambda torch_id: torch_id in ("torch-2.1", "torch-2.6"))
+    monkeypatch.setattr(evidence, "files", files)
+    _, out, _ = ask(capsys, "torches", "--json")
+    found = {entry["id"]: (entry["live"], entry["recorded"]) for entry in json.loads(out)}
+    expected = {entry["id"]: (False, []) for entry in torches.listed()}
+    expected.update({"torch-2.1": (True, []), "torch-2.6": (True, ["cpu", "cuda"]),
+                     "torch-1.13": (False, ["cpu"]), "torch-9.0": (False, ["cuda"])})
+    assert found == expected and list(found)[-1] == "torch-9.0"
+    _, words, _ = ask(capsys, "torches")
+    said = {line.split()[0]: line for line in words.splitlines()}
+    assert " live, recorded on cpu and cuda " in said["torch-2.6"]
+    assert " live  " in said["torch-2.1"] and "recorded" not in said["torch-2.1"]
+    assert " recorded on cpu " in said["torch-1.13"] and "live" not in said["torch-1.13"]
+    assert " not here " in said["torch-2.0"]
+    assert "not in the list" in said["torch-9.0"]
 
 
 # ------------------------------------------------------------------ check and record
