@@ -292,7 +292,10 @@ def install_torch(python, version, sources, allow_cuda, exact=False):
             return
         # One package from this index and nothing else: what torch depends on comes from pip's
         # usual index. Two short tries, because a machine without this index must not hang.
-        wanted = f"torch=={version}+cu130" if source == "cuda" else plain
+        # The label, because pip looks into an extra index of its settings too, and a CUDA build
+        # without what it depends on does not start. On Arm, CPU builds may have none.
+        cpu = "+cpu" if platform.machine() == "x86_64" else ""
+        wanted = "torch=={}{}".format(version, "+cu130" if source == "cuda" else cpu)
         ok, text = install(
             python, "--no-deps", "--index-url", INDEX[source], "--retries", "1",
             "--timeout", "8", wanted,

@@ -174,6 +174,15 @@ def test_a_cpu_plan_is_installed_and_cuda_when_it_was_asked_for(create, monkeypa
     assert len(asked) == 1 and asked[0].endswith("torch===2.13.0")  # never the +cpu build
 
 
+@pytest.mark.parametrize("machine, label", [("x86_64", "+cpu"), ("aarch64", "")])
+def test_only_a_cpu_build_is_taken_from_the_cpu_index(create, monkeypatch, machine, label):
+    """Pip's own settings may name an extra index, where the same version is a CUDA build."""
+    monkeypatch.setattr(create.platform, "machine", lambda: machine)
+    asked = pretend(monkeypatch, create)
+    create.install_torch("python", "2.6.0", ["cpu", "default"], allow_cuda=False)
+    assert len(asked) == 1 and asked[0].endswith(f" torch==2.6.0{label}")
+
+
 def test_no_older_torch_is_a_line_and_no_failure(create, monkeypatch, capsys):
     def never(torch_id):
         raise create.Unavailable(f"no {torch_id} today")
@@ -224,6 +233,7 @@ VENV = Path(".torches", "torch-2.6")
 def linux(monkeypatch, create, *answers):
     """Pretend to be on Linux with every Python there is; torch 2.6 starts."""
     monkeypatch.setattr(create.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(create.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(create.shutil, "which", lambda name: name)
     started = ("import torch", True, "torch=2.6.0+cpu\n")
     return pretend(monkeypatch, create, *answers, (" --version", True, "pip 26.3"), started)
@@ -238,7 +248,7 @@ def test_any_torch_is_made_in_a_venv_of_its_own(create, monkeypatch, capsys):
     installed = [line.split("--no-compile ")[1] for line in asked if "--no-compile" in line]
     index = create.INDEX["cpu"]
     assert installed == [
-        f"--no-deps --index-url {index} --retries 1 --timeout 8 torch==2.6.0",
+        f"--no-deps --index-url {index} --retries 1 --timeout 8 torch==2.6.0+cpu",
         " ".join(create.torches()["torch-2.6"]["packages"]),  # one run, so that all pins hold
     ]
 
