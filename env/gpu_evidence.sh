@@ -9,7 +9,8 @@
 #
 #     env/evidence.py --gather OUT
 #
-# PYTHON names another interpreter. DEVICE=cpu is for trying the script where there is no GPU.
+# PYTHON names another interpreter, CASES some of the cases. DEVICE=cpu is for trying the script
+# where there is no GPU.
 set -u
 cd "$(dirname "$0")/.." || exit
 out=${1:-build/gpu}
@@ -17,15 +18,22 @@ python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
 mkdir -p "$out" || exit
 
-if ! cases=$("$python" -c 'import torch, cases; print(*cases.NAMES)'); then
+if ! every=$("$python" -c 'import torch, cases; print(*cases.NAMES)' 2> /dev/null); then
     echo "gpu_evidence.sh: $python cannot import torch and cases" >&2
     exit 1
 fi
-"$python" -c 'from cases.lab import evidence; import sys; print(evidence.machine(sys.argv[1]))' \
-    "$device" || exit 1
+"$python" - "$device" << 'EOF' || exit
+import sys
+from cases.lab import case, evidence, run
+try:
+    run.check_device(sys.argv[1])
+except case.BadInput as error:
+    sys.exit(f"gpu_evidence.sh: {error}")
+print(evidence.machine(sys.argv[1]))
+EOF
 
 began=$SECONDS failed=0 jobs=()
-for case in $cases; do
+for case in ${CASES:-$every}; do
     timeout 420 "$python" -m cases record "$case" --device "$device" --out "$out" \
         > "$out/$case.log" 2>&1 &
     jobs+=("$case:$!")
