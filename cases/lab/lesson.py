@@ -50,23 +50,36 @@ def index():
 
     One text can have several causes; the headlines come first.
     """
-    found = {}
     every = [cases.load(name) for name in cases.NAMES]
+    found = {case.headline.text: {} for case in every}
     for case in every:
-        found[case.headline.text] = {}
-    for case in every:
-        for torch_id in known_torches(case):
-            for outcome in evidence.outcomes(case, torch_id):
+        for torch_id, device in evidence.files(case):
+            for outcome in evidence.outcomes(case, torch_id, device):
                 if not outcome.fixes and outcome.error:
                     text = outcome.error["message"].splitlines()[0]
-                    where = found.setdefault(text, {}).setdefault(case.notebook[:2], [])
+                    where = found.setdefault(text, {}).setdefault((case.notebook[:2], device), [])
                     if torch_id not in where:
                         where.append(torch_id)
+    listed = list(dict.fromkeys(t for case in every for t, _ in evidence.files(case)))
     rows = [
-        (text, "; ".join(f"{number} on {' and '.join(ids)}" for number, ids in where.items()))
+        (text, "; ".join(f"{number} on torch {spans(ids, listed)}" + ", cuda" * (device == "cuda")
+                         for (number, device), ids in where.items()))
         for text, where in found.items()
     ]
     return Table("Find your error", ("the message says", "notebook, and where it was raised"), rows)
+
+
+def spans(ids, listed):
+    """Write torch ids as '1.13, 2.2 to 2.14'; of `listed`, a span leaves none out."""
+    order = sorted(listed, key=torches.number)
+    runs = []
+    for place in sorted(map(order.index, ids)):
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
 
 
 def parameters(case, device, dtype, torch_id="current", **factors):
