@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from cases.lab.messages import dtypes_in
 from cases.lab.palette import colour, letters
@@ -20,9 +21,12 @@ class Picture:
     """A figure as an image with alternative text; in plain text, its table."""
 
     def __init__(self, figure, alt, table):
-        out = io.BytesIO()
-        FigureCanvasAgg(figure)
-        figure.savefig(out, format="png", dpi=144, metadata={"Software": None})
+        figure.set_dpi(144)
+        canvas, out = FigureCanvasAgg(figure), io.BytesIO()
+        canvas.draw()
+        image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+        # A quarter of the bytes in a notebook, and the eye sees no difference.
+        image.convert("RGB").quantize(64).save(out, "png", optimize=True)
         self.png, self.alt, self.table = out.getvalue(), alt, table
 
     def __str__(self):
@@ -119,73 +123,78 @@ def road_picture(road, skip=(), joins=()):
     return Picture(figure, alt, Table(caption, ("tensor", "dtype", "where", "made by"), rows))
 
 
-def history_picture(history, dtypes=("float16", "bfloat16"), across=12):
-    """Draw which ops exist in which torch and dtype, one small square each. Returns a Picture.
+def history_picture(signs, versions, meanings, caption):
+    """Draw how each of many ops stands on each torch, one small square each. Returns a Picture.
 
-    history: [{"label": "live", "provenance": {"torch", …}, "ops": [{"op", dtype: said}, …]}, …],
-    oldest first. said: "runs", "absent" where the op itself is not there, or what was raised.
-    Ops that run everywhere are only counted. across: squares side by side, so blocks of ops.
+    signs: {dtype: {op: one sign a torch, as a string}}. versions: the torches', as "2.13", oldest
+    first.
+    meanings: {sign: in two or three words}, the good one first. caption: of the table below it.
+    Ops of one history share a row; the rows go by when the good sign came to stay.
     """
-    versions = [column["provenance"]["torch"].split("+")[0] for column in history]
-    columns = [(version, dtype) for version in versions for dtype in dtypes]
-    ops = {}
-    for column in history:
-        for row in column["ops"]:
-            ops.setdefault(row["op"], []).extend(row[dtype] for dtype in dtypes)
-    kinds = {}  # ops of one history together, the longest list first
-    for op, said in ops.items():
-        kinds.setdefault(tuple(map(sign_of, said)), []).append(op)
-    kinds = dict(sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0])))
-    drawn = [(op, signs) for signs, names in kinds.items() if set(signs) != {"✓"}
-             for op in names]
-    blocks = max(1, across // len(columns))
-    deep = -(-len(drawn) // blocks)
-    side, gap = 1.35, 0.5  # of a square, and between torches; names take 6.5
-    wide = 7.2 + side * len(columns) + gap * (len(history) - 1)
+    dtypes, good, wide = list(signs), next(iter(meanings)), len(versions)
+    kinds = {}
+    for op in signs[dtypes[0]]:
+        kinds.setdefault(tuple(signs[dtype][op] for dtype in dtypes), []).append(op)
+
+    def order(kind):
+        return [len(row.rstrip(good)) for row in kind], -len(kinds[kind]), kind
+
+    kinds = {kind: kinds[kind] for kind in sorted(kinds, key=order)}
+    totals = [[sum(len(ops) for kind, ops in kinds.items() if kind[block][place] == good)
+               for place in range(wide)] for block in range(len(dtypes))]
+    starts = [2.5 + block * (wide + 0.7) for block in range(len(dtypes))]  # x of the first squares
+    text = starts[-1] + wide  # x of what stands to their right
+    deep = len(kinds)
 
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 8.5}):
-        figure = Figure(figsize=(8.4, 0.45 + 0.185 * (deep + 2)), facecolor="white")
-        axes = figure.add_axes((0.005, 0.01, 0.99, 0.98))
+        figure = Figure(figsize=(8.4, 0.2 * (deep + 5.6)), facecolor="white")
+        axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        axes.set_xlim(0, blocks * wide)
-        axes.set_ylim(deep + 0.2, -2.6)
-        for place, (op, signs) in enumerate(drawn):
-            left, y = place // deep * wide, place % deep + 0.5
-            axes.text(left + 6.5, y, op.replace("scaled_dot_product_", "sdp_"), ha="right",
-                      va="center")
-            for index, ((version, dtype), sign) in enumerate(zip(columns, signs, strict=True)):
-                x = left + 7.4 + side * index + gap * (index // len(dtypes))
-                runs = sign == "✓"
-                axes.add_patch(Rectangle((x - 0.63, y - 0.42), 1.26, 0.84, lw=0.8,
-                                         fc=colour(dtype) if runs else "white", ec=colour(dtype)))
-                axes.text(x, y, sign, ha="center", va="center", fontsize=7.5,
-                          color="white" if runs else "#b00020")
-                if place % deep == 0:
-                    axes.text(x, -0.15, letters(dtype), ha="center", va="bottom", fontsize=7.5,
-                              color=colour(dtype), weight="bold")
-                    if index % len(dtypes) == 0:
-                        axes.text(x + side * (len(dtypes) - 1) / 2, -1.25, short(version),
-                                  ha="center", va="bottom", weight="bold")
-    counts = [sum(signs[i] == "✓" for signs, names in kinds.items() for _ in names)
-              for i in range(len(columns))]
-    heads = [f"{short(version)} {letters(dtype)}" for version, dtype in columns]
-    rows = [(*signs, len(names), ", ".join(names)) for signs, names in kinds.items()]
-    rows.append((*counts, len(ops), "run, of all"))
-    alt = f"{len(ops)} ops, which of them run on the CPU. " + "; ".join(
-        f"torch {head}: {count}" for head, count in zip(heads, counts, strict=True)
+        axes.set_xlim(0, 42)  # a unit is 0.2 inches, both ways: the squares are square
+        axes.set_ylim(deep + 1.6, -4)
+        for y, (kind, ops) in enumerate(kinds.items()):
+            axes.text(1.7, y, len(ops), ha="right", va="center")
+            axes.text(text, y, some(ops, room=int(2.9 * (42 - text))), va="center")
+            for start, dtype, row in zip(starts, dtypes, kind, strict=True):
+                for place, sign in enumerate(row):
+                    square(axes, start + place, y, sign, good, colour(dtype))
+        for start, dtype, counts in zip(starts, dtypes, totals, strict=True):
+            axes.text(start - 0.45, -3.2, letters(dtype), color=colour(dtype), weight="bold",
+                      fontsize=11, va="center")
+            for place, (version, count) in enumerate(zip(versions, counts, strict=True)):
+                for y, word, side in ((-0.7, version, "bottom"), (deep - 0.3, count, "top")):
+                    axes.text(start + place, y, word, ha="center", va=side, rotation=90)
+        axes.text(text, deep + 0.2, f"{good} of all {sum(map(len, kinds.values()))}", va="center")
+        axes.text(1.7, -0.7, "ops", ha="right", va="bottom")
+        for place, (sign, meaning) in enumerate(meanings.items()):
+            x, y = text + 0.4 + place // 3 * 8, -3.2 + place % 3
+            square(axes, x, y, sign, good, "#444444")
+            axes.text(x + 0.8, y, meaning, va="center")
+    heads = [f"{letters(dtype)}, torch {versions[0]} to {versions[-1]}"
+             for dtype in dtypes]
+    rows = [(*kind, len(ops), ", ".join(ops)) for kind, ops in kinds.items()]
+    alt = f"How {sum(map(len, kinds.values()))} ops stand on the CPU. " + "; ".join(
+        f"{letters(dtype)}: {good} {meanings[good]}, " + ", ".join(
+            f"{count} on torch {version}"
+            for version, count in zip(versions, counts, strict=True))
+        for dtype, counts in zip(dtypes, totals, strict=True)
     ) + ". The table below the picture names them."
-    labels = "; ".join(f"{column['label']}, torch {version}"
-                       for column, version in zip(history, versions, strict=True))
-    caption = f"Ops on the CPU: ✓ runs, ✗ refused, – not in that torch ({labels})"
     return Picture(figure, alt, Table(caption, (*heads, "ops", "which"), rows))
 
 
-def sign_of(said):
-    return {"runs": "✓", "absent": "–"}.get(said, "✗")
+def square(axes, x, y, sign, good, colour):
+    """A filled square for the good sign, a grey one for what is wrong, else an empty one."""
+    fill, ink = {good: (colour, "white"), "≠": ("#c9c9c9", "black"), "→": ("white", colour),
+                 "–": ("white", "#777777")}.get(sign, ("white", "#b00020"))
+    edge = {"–": "white", "≠": "black"}.get(sign, colour)
+    axes.add_patch(Rectangle((x - 0.45, y - 0.42), 0.9, 0.84, lw=0.8, fc=fill, ec=edge))
+    axes.text(x, y, sign, ha="center", va="center", fontsize=7.5, color=ink)
 
 
-def short(version):
-    return ".".join(version.split(".")[:2])
+def some(names, room):
+    """As many names, the shortest first, as fit into `room` letters; "…" if not all do."""
+    text = ", ".join(sorted(names, key=len))
+    return text if len(text) <= room else text[: text.rindex(",", 0, room - 1)] + ", …"
 
 
 def wrap(name, width):
