@@ -16,7 +16,7 @@ class BadInput(ValueError):
 
 
 class Missing(BadInput):
-    """This interpreter lacks a package that the case is about."""
+    """This interpreter lacks what the case needs, such as a package that it is about."""
 
 
 def dtype_name(dtype):

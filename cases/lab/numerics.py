@@ -37,14 +37,16 @@ def show(number):
 def kept(output, reference, keep):
     """Return both tensors in float64 over the rows that count.
 
-    A shorter sequence than the reference's is compared over what it has.
+    A shorter sequence than the reference's is compared over what it has, and on the CPU, for
+    the two need not be on one device.
     """
+    output, reference = output.detach().cpu(), reference.detach().cpu()
     common = tuple(slice(0, min(a, b)) for a, b in zip(output.shape, reference.shape, strict=True))
     output, reference = output[common], reference[common]
     if keep is not None:
-        keep = keep[common[: keep.dim()]]
+        keep = keep.cpu()[common[: keep.dim()]]
         output, reference = output[keep], reference[keep]
-    return output.detach().cpu().double(), reference.detach().cpu().double()
+    return output.double(), reference.double()
 
 
 def relative_error(output, reference, keep=None):
