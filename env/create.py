@@ -470,7 +470,8 @@ def venv_torch(home, entry, cuda):
     upgrade_pip(inside)
     install_torch(inside, entry["version"], sources, cuda, exact=cuda)
     say(f"    adding {entry['packages'][0]}")
-    ok, text = install(inside, *entry["packages"])
+    # torch once more: from the CPU index it came without what it depends on.
+    ok, text = install(inside, f"torch=={entry['version']}", *entry["packages"])
     if not ok:
         say(f"    without {entry['packages'][0]}: {complaint(text)}")
     return inside, ok
