@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import textwrap
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,10 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from cases.lab.history import ANY
 from cases.lab.messages import dtypes_in
-from cases.lab.palette import colour, letters
+from cases.lab.palette import LETTERS, colour, letters
 from cases.lab.table import Table
 
+RAISED, PALE = "#b00020", "#fbe9ec"
 DASHES = {"float32": "-", "float16": (0, (5, 1.5)), "bfloat16": (0, (2, 1)), "float64": "-."}
 
 
@@ -107,7 +110,7 @@ def road_picture(road, skip=(), joins=()):
             label(x, stop.operation, stop.name)
         raised = road.outcome.status == "raised"
         axes.text(last, height[(end["dtypes"] or levels)[0]] + 0.2, "✗" if raised else "✓",
-                  ha="center", va="bottom", fontsize=15, color="#b00020" if raised else "#00755a")
+                  ha="center", va="bottom", fontsize=15, color=RAISED if raised else "#00755a")
         label(last, end["name"])
     path = ", ".join(f"{stop.operation} {letters(stop.dtype)}" for stop in stops)
     inside = "".join(f", with {letters(d)} made inside the call" for d in end["inside"])
@@ -182,10 +185,75 @@ def history_picture(signs, versions, meanings, caption):
     return Picture(figure, alt, Table(caption, (*heads, "ops", "which"), rows))
 
 
+def versions_picture(history):
+    """Draw a History: a row a setting, a column a torch. Returns a Picture with both its tables.
+
+    A letter stands for what was raised; a filled cell runs, and names its output's dtype. Columns
+    that are live here stand in a frame. A last, empty column says that no GPU was asked, if so.
+    """
+    dtypes = {letters: name for name, letters in LETTERS.items()}
+    heads = [c.torch_id.removeprefix("torch-") for c in history.columns]
+    labels = [[textwrap.fill(value, 22) for value in chosen] for chosen, _ in history.rows]
+    tall = [max([1] + [label.count("\n") + 1 for label in row]) for row in labels]
+    wide = [0.105 * max(len(line) for row in [history.factors, *labels] for line in
+                        row[place].split("\n")) + 0.12
+            for place in range(len(history.factors))]
+    left, side = sum(wide), 0.47
+    grid = side * (len(heads) + (0 if history.on_gpu else 1))
+    tops = [sum(0.16 * n + 0.11 for n in tall[:place]) for place in range(len(tall) + 1)]
+
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 8.5}):
+        figure = Figure(figsize=(left + grid + 0.1, tops[-1] + 0.62), facecolor="white")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set_xlim(0, left + grid + 0.1)
+        axes.set_ylim(tops[-1] + 0.06, -0.56)
+        starts = [sum(wide[:place]) + 0.06 for place in range(len(wide))]
+        for start, name in zip(starts, history.factors, strict=True):
+            axes.text(start, -0.08, name, va="bottom", color="#555555")
+        for place, (column, head) in enumerate(zip(history.columns, heads, strict=True)):
+            middle = left + side * (place + 0.5)
+            axes.text(middle, -0.08, head, ha="center", va="bottom", weight="bold")
+            above = "\n".join([column.device] * (column.device != "cpu") + ["live"] * column.live)
+            axes.text(middle, -0.27, above, ha="center", va="bottom", fontsize=7, color="#555555")
+        for top, bottom, label, (_, cells) in zip(
+                tops[:-1], tops[1:], labels, history.rows, strict=True):
+            middle, deep = (top + bottom) / 2, bottom - top
+            axes.plot([0.04, left + side * len(heads)], [top] * 2, color="#e2e2e2", lw=0.8,
+                      zorder=0)
+            for start, value in zip(starts, label, strict=True):
+                axes.text(start, middle, value, va="center",
+                          color="#999999" if value == ANY else "black")
+            for place, cell in enumerate(cells):
+                ran = cell in dtypes
+                raised = PALE if cell in history.messages else "white"
+                fill = colour(dtypes[cell]) if ran else raised
+                axes.add_patch(Rectangle((left + side * place + 0.02, top + 0.02), side - 0.04,
+                                         deep - 0.04, fc=fill, ec="none"))
+                axes.text(left + side * (place + 0.5), middle, cell, ha="center", va="center",
+                          weight="bold", fontsize=8 if ran else 9.5,
+                          color="white" if ran else RAISED)
+        for place, column in enumerate(history.columns):
+            if column.live:
+                axes.add_patch(Rectangle((left + side * place, -0.02), side, tops[-1] + 0.04,
+                                         fill=False, ec="black", lw=1.2))
+        if not history.on_gpu:
+            start = left + side * len(heads)
+            axes.text(start + side / 2, -0.08, "cuda", ha="center", va="bottom", weight="bold")
+            axes.add_patch(Rectangle((start + 0.06, 0.02), side - 0.1, tops[-1] - 0.04, fc="none",
+                                     ec="#bbbbbb", ls=(0, (3, 2)), lw=0.9))
+            axes.text(start + side / 2, tops[-1] / 2, "not recorded yet", ha="center", va="center",
+                      rotation=90, color="#777777", fontsize=8)
+    alt = (f"A grid of {len(history.rows)} groups of settings by {len(heads)} torches, "
+           f"{heads[0]} to {heads[-1]}: a letter for each of {len(history.messages)} messages, "
+           "or the output's dtype. The tables below hold the same.")
+    return Picture(figure, alt, history)
+
+
 def square(axes, x, y, sign, good, colour):
     """A filled square for the good sign, a grey one for what is wrong, else an empty one."""
     fill, ink = {good: (colour, "white"), "≠": ("#c9c9c9", "black"), "→": ("white", colour),
-                 "–": ("white", "#777777")}.get(sign, ("white", "#b00020"))
+                 "–": ("white", "#777777")}.get(sign, ("white", RAISED))
     edge = {"–": "white", "≠": "black"}.get(sign, colour)
     axes.add_patch(Rectangle((x - 0.45, y - 0.42), 0.9, 0.84, lw=0.8, fc=fill, ec=edge))
     axes.text(x, y, sign, ha="center", va="center", fontsize=7.5, color=ink)

@@ -29,6 +29,15 @@ class Column:
     def head(self):
         return self.torch_id.removeprefix("torch-") + (" cuda" if self.device == "cuda" else "")
 
+    def ask(self, case, setting, fixes, training=False):
+        """Return the Outcome here, run or recorded; None if there is none, or no such package."""
+        try:
+            if self.live:
+                return ask(case, setting, fixes, self.device, self.torch_id, training=training)
+            return evidence.find(case, setting, fixes, self.torch_id, self.device)
+        except BadInput:
+            return None
+
 
 class History:
     """What `case` does, with `fixes`, in every setting and on every torch with evidence.
@@ -70,14 +79,8 @@ class History:
 
     def said(self, setting, column):
         """What was raised, or the letters of the output's dtype, or NOT_KNOWN."""
-        try:
-            if column.live:
-                outcome = ask(self.case, setting, self.fixes, column.device, column.torch_id,
-                              training=False)
-            else:
-                outcome = evidence.find(self.case, setting, self.fixes, column.torch_id,
-                                        column.device)
-        except BadInput:  # not recorded, or that torch lacks what the case needs
+        outcome = column.ask(self.case, setting, self.fixes)
+        if outcome is None:
             return NOT_KNOWN
         if outcome.status == "ran":
             return letters(outcome.output_dtype)
@@ -97,12 +100,11 @@ class History:
     @property
     def caption(self):
         """What is shown, and where each column comes from."""
-        live = [column.head for column in self.columns if column.live]
         added = "".join(f" with {fix}" for fix in self.fixes)
         missing = "" if self.on_gpu else " No outcome has been recorded on a GPU."
         return (f"{self.case.name}{added}, torch by torch. A letter: what was raised, see below. "
                 f"f32, f16, bf16: it runs, and that is its output. "
-                f"Live here: {', '.join(live)}; the others are recorded.{missing}")
+                f"{provenance(self.columns)}{missing}")
 
     @property
     def on_gpu(self):
@@ -144,6 +146,30 @@ def columns(case):
     return [Column(torch_id, device, device == "cpu" and torches.is_live(torch_id)
                    or (torch_id, device) in here)
             for torch_id, device in pairs]
+
+
+def provenance(columns):
+    """Which columns were run just now, in a sentence; tests/sanitize.cfg knows it."""
+    live = ", ".join(column.head for column in columns if column.live)
+    return f"Live here: {live}; the others are recorded."
+
+
+def fixes_table(case, setting=None):
+    """Return a Table of verdicts: each fix alone, on every torch there is an answer from.
+
+    In phase train a verdict counts what training costs too. Raises BadInput for a setting that
+    the case does not have.
+    """
+    setting, across = case.setting(setting), columns(case)
+    rows = []
+    for names in [()] + [(fix.name,) for fix in case.fixes]:
+        told = [column.ask(case, setting, names, training=True) for column in across]
+        rows.append((names[0] if names else "no fix",
+                     *(outcome.sign if outcome else NOT_KNOWN for outcome in told)))
+    return Table(
+        f"Each fix alone, torch by torch: ✗ fails as without it, ↪ moves the error, ✓ runs, "
+        f"◐ runs at a cost. {provenance(across)}",
+        ("fix", *(column.head for column in across)), rows)
 
 
 def parts(values, cells):

@@ -95,6 +95,21 @@ def test_cuda_columns_come_after_and_none_is_said(alone, monkeypatch):
     assert not found[-1].live
 
 
+def test_each_fix_on_every_torch_says_what_the_evidence_says(alone):
+    case = cases.load("llama_vision")
+    told = history.fixes_table(case)
+    heads = [column.head for column in history.columns(case)]
+    assert told.headers == ["fix", *heads]
+    assert [row[0] for row in told.rows] == ["no fix", *(fix.name for fix in case.fixes)]
+    for name, *signs in told.rows:
+        names = [] if name == "no fix" else [name]
+        for head, sign in zip(heads, signs, strict=True):
+            if head != NOW.removeprefix("torch-"):
+                known = evidence.find(case, None, names, f"torch-{head}")
+                assert sign == known.sign
+    assert {sign for _, *signs in told.rows for sign in signs} == set("✗↪✓◐")
+
+
 @pytest.mark.parametrize("bad", [{"nope": "on"}, {"mask": "maybe"}, {"mask": ("on", "maybe")}])
 def test_bad_input_is_one_line_that_says_what_is_allowed(bad):
     with pytest.raises(BadInput, match="allowed: ") as caught:
