@@ -15,8 +15,8 @@ notebooks: env ## the committed outputs made again
 	$(VENV) tests/run_notebooks.py --refresh
 bench: env ## how long an answer takes
 	$(VENV) tests/bench.py
-evidence: env ## every case recorded on the torches that are here
-	$(VENV) -m cases record
+evidence: env ## every case recorded on every torch that can be had: what is missing or old
+	$(VENV) env/evidence.py $(ARGS)
 check: env ## every failure still fails, every fix still does what it says
 	$(VENV) -m cases check
 clean: ## what was installed or built, removed
