@@ -164,3 +164,25 @@ def test_all_evidence_in_the_tree_can_be_read(name):
         for outcome in outcomes:
             assert case.setting(outcome.factors) == outcome.factors
             assert [fix.name for fix in case.pick(outcome.fixes)] == outcome.fixes
+
+
+@pytest.mark.parametrize("name", cases.NAMES)
+def test_every_listed_torch_was_recorded_and_none_is_older_than_the_case(name):
+    case = cases.load(name)
+    for survey in evidence.digests(case):
+        there = {torch_id for torch_id, device in evidence.files(case, survey) if device == "cpu"}
+        assert {entry["id"] for entry in torches.listed()} <= there
+    assert evidence.stale(case) == []
+
+
+@pytest.mark.parametrize("name", cases.NAMES)
+def test_the_headline_was_raised_just_where_the_case_says(name):
+    case = cases.load(name)
+    raised = {torch_id for torch_id, device in evidence.files(case) if device == "cpu"
+              and case.headline.raised_by(evidence.find(case, None, (), torch_id))}
+    assert raised == set(case.headline.torches)
+
+
+def test_all_evidence_is_small():
+    sizes = [path.stat().st_size for path in torches.ROOT.glob("cases/*/evidence/*.json")]
+    assert sum(sizes) < 3e6 and max(sizes) < 1e5, "bytes; a checkout is to stay quick"
