@@ -16,7 +16,9 @@ from cases.lab.messages import dtypes_in
 from cases.lab.palette import LETTERS, colour, letters
 from cases.lab.table import Table
 
-RAISED, PALE = "#b00020", "#fbe9ec"
+RAISED = "#b00020"
+# Behind the letters of messages: neighbours differ, and a letter is read on any of them.
+TINTS = ("#fbe1e5", "#fdecd2", "#ece0f5", "#fff7cc", "#dfeaf7", "#e9e9e9")
 DASHES = {"float32": "-", "float16": (0, (5, 1.5)), "bfloat16": (0, (2, 1)), "float64": "-."}
 
 
@@ -192,6 +194,7 @@ def versions_picture(history):
     that are live here stand in a frame. A last, empty column says that no GPU was asked, if so.
     """
     dtypes = {letters: name for name, letters in LETTERS.items()}
+    tints = {letter: TINTS[place % len(TINTS)] for place, letter in enumerate(history.messages)}
     heads = [c.torch_id.removeprefix("torch-") for c in history.columns]
     labels = [[textwrap.fill(value, 22) for value in chosen] for chosen, _ in history.rows]
     tall = [max([1] + [label.count("\n") + 1 for label in row]) for row in labels]
@@ -226,8 +229,7 @@ def versions_picture(history):
                           color="#999999" if value == ANY else "black")
             for place, cell in enumerate(cells):
                 ran = cell in dtypes
-                raised = PALE if cell in history.messages else "white"
-                fill = colour(dtypes[cell]) if ran else raised
+                fill = colour(dtypes[cell]) if ran else tints.get(cell, "white")
                 axes.add_patch(Rectangle((left + side * place + 0.02, top + 0.02), side - 0.04,
                                          deep - 0.04, fc=fill, ec="none"))
                 axes.text(left + side * (place + 0.5), middle, cell, ha="center", va="center",
