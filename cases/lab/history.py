@@ -1,6 +1,7 @@
 """One program on every torch and device there is an answer from, setting by setting."""
 
 import functools
+import html
 import itertools
 import string
 from dataclasses import dataclass
@@ -130,7 +131,10 @@ class History:
     __repr__ = __str__
 
     def _repr_html_(self):
-        return self.table()._repr_html_() + self.messages_table()._repr_html_()
+        # Under its picture the grid is only for who cannot see that; messages are for all.
+        return (f"<p>{html.escape(self.caption)}</p>{self.messages_table()._repr_html_()}"
+                f"<details><summary>The picture as a table</summary>"
+                f"{self.table()._repr_html_()}</details>")
 
 
 def columns(case):
