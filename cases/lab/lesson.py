@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 import cases
-from cases.lab import evidence, torches
+from cases.lab import emulate, evidence, torches
 from cases.lab.anywhere import ask, known_torches
 from cases.lab.case import BadInput
 from cases.lab.numerics import TRAINING_STEPS
@@ -318,6 +318,59 @@ def on_torches(case, setting, fixes=(), device="cpu"):
     added = "".join(f", with {fix}" for fix in fixes)
     return Table(f"The same program on other torches{added}, {device}",
                  ("torch", "verdict", "what it did"), rows)
+
+
+def on_cuda(case, setting, fixes=()):
+    """Outcome on cuda: live where there is a GPU, else recorded with this torch, else emulated.
+
+    Raises BadInput where it can be had in none of these ways.
+    """
+    if torch.cuda.is_available():
+        return run(case, setting, fixes, "cuda", training=False)
+    try:
+        return evidence.find(case, setting, fixes, torches.current(), "cuda")
+    except evidence.NotRecorded:
+        return emulate.run(case, setting, fixes)
+
+
+def emulated(case, setting, changes=(), fixes=()):
+    """The same program on the CPU, live, and on cuda, emulated if need be; each row says how.
+
+    The first two rows are `setting` as it is, then two for each change, a dict.
+    """
+    rows = []
+    for change in [{}, *changes]:
+        name = ", ".join(f"{key}={value}" for key, value in change.items()) or "as it is"
+        asked = {**setting, **change}
+        here = run(case, asked, fixes, training=False)
+        rows.append((name, "cpu, live", verdict_of(here), here.said))
+        try:
+            there = on_cuda(case, asked, fixes)
+            rows.append((name, f"cuda, {there.provenance}", verdict_of(there), there.said))
+        except BadInput as error:
+            rows.append((name, "cuda", "not shown", str(error)))
+    added = "".join(f", with {fix}" for fix in fixes)
+    return Table(
+        f"On two devices{added} (torch {here.torch.split('+')[0]}). Emulated: CUDA's rules of "
+        "autocast above the CPU's kernels, whose words and numbers these are.",
+        ("changed", "where", "verdict", "what it did"), rows)
+
+
+def policies():
+    """What autocast does to an operation's inputs on the CPU and on cuda: measured, by kind."""
+    groups = {}
+    for name, both in emulate.policies().items():
+        groups.setdefault(both, []).append(name)
+    # First what differs, and the large groups first.
+    order = sorted(groups, key=lambda both: (both[0] == both[1], -len(groups[both])))
+    cpu, cuda = emulate.registered()
+    how = "live" if torch.cuda.is_available() else "emulated"
+    return Table(
+        f"What autocast makes of an operation's inputs: the CPU's live, CUDA's {how} (torch "
+        f"{torch.__version__.split('+')[0]}). It knows {len(cpu)} operations on the CPU and "
+        f"{len(cuda)} on CUDA, {len(cpu & cuda)} of them on both.",
+        ("on the CPU", "on CUDA", "operations measured"),
+        [(*both, ", ".join(sorted(groups[both]))) for both in order])
 
 
 def truth_table(panel, fixes=None):
