@@ -11,7 +11,7 @@ import sys
 import torch
 
 import cases
-from cases.lab import gate, torches
+from cases.lab import emulate, gate, torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput, Missing
 from cases.lab.run import check_device
@@ -45,6 +45,8 @@ def parser():
     sub.add_argument("--set", action="append", default=[], metavar="FACTOR=VALUE", nargs="+")
     sub.add_argument("--fix", action="append", default=[], metavar="NAME", nargs="+")
     sub.add_argument("--json", action="store_true")
+    sub.add_argument("--emulate", action="store_true",
+                     help="with --device cuda: CUDA's autocast above the CPU's kernels, no GPU")
     command("check", "the two-sided gate: what was recorded must still happen", several=True)
     sub = command("record", "run every case and keep the outcomes as evidence", several=True)
     sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
@@ -103,7 +105,13 @@ def entry(case):
 
 def do_run(args):
     case = chosen([args.case])[0]
-    outcome = ask(case, settings_of(flat(args.set)), flat(args.fix), args.device, args.torch)
+    setting, fixes = settings_of(flat(args.set)), flat(args.fix)
+    if args.emulate:
+        if args.device != "cuda" or args.torch:
+            raise BadInput("--emulate goes with --device cuda, and with no --torch")
+        outcome = emulate.run(case, setting, fixes)
+    else:
+        outcome = ask(case, setting, fixes, args.device, args.torch)
     if args.json:
         print(json.dumps(outcome.to_json(), ensure_ascii=False))
         return 0
@@ -114,7 +122,7 @@ def do_run(args):
         )
         print(f"  at {outcome.where['module'] or 'the program'}, {outcome.where['op']}({operands})")
     for fix in case.pick(outcome.fixes):
-        if fix.needs_gpu and not torch.cuda.is_available():
+        if fix.needs_gpu and outcome.provenance == "live" and not torch.cuda.is_available():
             print(f"  {fix.name} needs a GPU, and this torch sees none")
     where = f"{outcome.device}, torch {outcome.torch}"
     when = f", recorded on {outcome.recorded['date']}" if outcome.recorded else ""

@@ -6,6 +6,7 @@ outcomes are compared.
 """
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ import torch
 from torch.nn import functional as F
 
 import cases
-from cases.lab import emulate, evidence, torches
+from cases.lab import emulate, evidence, lesson, torches
 from cases.lab.case import BadInput, Missing
+from cases.lab.cli import main
 from cases.lab.emulate import Emulated, NotEmulated, emulated
 from cases.lab.run import EMULATED, call, run, steady
 
@@ -380,6 +382,40 @@ def test_inside_a_fused_kernel_autocast_is_off():
             with emulated("cpu"):
                 there = output(case, setting, ["disable_mha_fastpath"])
             assert same(there, output(case, setting, ["disable_mha_fastpath"])), setting
+
+
+def test_on_the_command_line(capsys):
+    assert main(["run", "encoder_bf16", "--device", "cuda", "--emulate", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == emulate.run(CASES[0]).to_json()
+    assert main(["run", "cpu_half", "--device", "cuda", "--emulate", "--fix", "move_to_gpu"]) == 0
+    said = capsys.readouterr().out
+    assert "emulated: cuda, torch" in said and "needs a GPU" not in said
+    for arguments in (["--emulate"], ["--emulate", "--device", "cuda", "--torch", "torch-1.13"]):
+        assert main(["run", "encoder_bf16", *arguments]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_in_a_notebook():
+    case = cases.load("cpu_half")
+    table = lesson.emulated(case, case.setting({"op": "softmax"}), [{"op": "cdist"}],
+                            ["autocast_float16"])
+    here, there, _, refused = table.rows
+    assert here[1:3] == ["cpu, live", "✓ runs"] and there[1:3] == ["cuda, emulated", "◐ costs"]
+    assert refused[1:3] == ["cuda", "not shown"] and "has no kernel" in refused[3]
+    policies = lesson.policies()
+    assert sum(row[2].count(",") + 1 for row in policies.rows) == len(emulate.CALLS)
+    first, last = policies.rows[0], policies.rows[-1]
+    assert first[0] != first[1] and last[0] == last[1]
+
+
+def test_a_recorded_gpu_goes_before_the_emulation(monkeypatch):
+    case, setting = CASES[0], CASES[0].setting()
+    recorded = replace(emulate.run(case), provenance="recorded", recorded={"date": "2026-01-01"})
+    asked = []
+    monkeypatch.setattr(evidence, "find", lambda *args: asked.append(args) or recorded)
+    assert lesson.on_cuda(case, setting) is recorded
+    assert asked == [(case, setting, (), torches.current(), "cuda")]
+    assert lesson.emulated(case, setting).rows[1][1] == "cuda, recorded"
 
 
 # ------------------------------------------------------------------ a recorded GPU
