@@ -118,12 +118,16 @@ class History:
 
     def messages_table(self):
         """The letters and what they stand for, with the torches that say it."""
-        def met(letter):
-            return ", ".join(column.head for place, column in enumerate(self.columns)
-                             if any(cells[place] == letter for _, cells in self.rows))
+        def met(letter, device):
+            ids = [column.torch_id for place, column in enumerate(self.columns)
+                   if column.device == device and any(cells[place] == letter
+                                                      for _, cells in self.rows)]
+            listed = [column.torch_id for column in self.columns if column.device == device]
+            return ids and torches.spans(ids, listed) + " cuda" * (device == "cuda")
 
         return Table("What was raised", ("", "on torch", "the message"),
-                     [(letter, met(letter), said) for letter, said in self.messages.items()])
+                     [(letter, "; ".join(filter(None, (met(letter, "cpu"), met(letter, "cuda")))),
+                       said) for letter, said in self.messages.items()])
 
     def __str__(self):
         return f"{self.table()}\n\n{self.messages_table()}"

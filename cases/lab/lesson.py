@@ -13,7 +13,7 @@ import torch
 
 import cases
 from cases.lab import emulate, evidence, torches
-from cases.lab.anywhere import ask, known_torches
+from cases.lab.anywhere import ask
 from cases.lab.case import BadInput
 from cases.lab.numerics import TRAINING_STEPS
 from cases.lab.run import (
@@ -62,24 +62,12 @@ def index():
                         where.append(torch_id)
     listed = list(dict.fromkeys(t for case in every for t, _ in evidence.files(case)))
     rows = [
-        (text, "; ".join(f"{number} on torch {spans(ids, listed)}" + ", cuda" * (device == "cuda")
-                         for (number, device), ids in where.items()))
+        (text, "; ".join(
+            f"{number} on torch {torches.spans(ids, listed)}" + ", cuda" * (device == "cuda")
+            for (number, device), ids in where.items()))
         for text, where in found.items()
     ]
     return Table("Find your error", ("the message says", "notebook, and where it was raised"), rows)
-
-
-def spans(ids, listed):
-    """Write torch ids as '1.13, 2.2 to 2.14'; of `listed`, a span leaves none out."""
-    order = sorted(listed, key=torches.number)
-    runs = []
-    for place in sorted(map(order.index, ids)):
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
 
 
 def parameters(case, device, dtype, torch_id="current", **factors):
@@ -296,28 +284,6 @@ def learning(case, setting, fix_sets, device="cpu"):
             rows.append((" + ".join(names), *row))
     return Table(f"Loss of the first step and after {TRAINING_STEPS} steps",
                  ("fixes on", "first", "last"), rows)
-
-
-def on_torches(case, setting, fixes=(), device="cpu"):
-    """The same program in this kernel's torch and in every one that has evidence.
-
-    Live where that torch is here, recorded where it is not: the rows are the same on every
-    machine, and the first column is as wide, so that stored outputs compare.
-    """
-    rows = []
-    for torch_id in known_torches(case):
-        if torch_id != torches.current() and not evidence.recorded(case, torch_id):
-            continue
-        try:
-            outcome = ask(case, setting, fixes, device, torch_id, training=False)
-        except BadInput as error:
-            rows.append((torch_id, "not known", str(error)))
-            continue
-        label = f"{torch_id} ({outcome.provenance})".ljust(len(f"{torch_id} (recorded)"))
-        rows.append((label, verdict_of(outcome), outcome.said))
-    added = "".join(f", with {fix}" for fix in fixes)
-    return Table(f"The same program on other torches{added}, {device}",
-                 ("torch", "verdict", "what it did"), rows)
 
 
 def on_cuda(case, setting, fixes=()):

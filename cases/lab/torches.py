@@ -73,6 +73,19 @@ def number(torch_id):
     return tuple(int(part) for part in torch_id[len("torch-"):].split("."))
 
 
+def spans(ids, listed):
+    """Write torch ids as '1.13, 2.2 to 2.14'; of `listed`, a span leaves none out."""
+    order = sorted(listed, key=number)
+    runs = []
+    for place in sorted(map(order.index, ids)):
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
+
+
 def is_live(torch_id):
     return torch_id == current() or interpreter(torch_id) is not None
 

@@ -6,7 +6,6 @@ import cases
 from cases.lab import evidence, history, torches
 from cases.lab.case import BadInput
 from cases.lab.history import ANY, NOT_KNOWN, Column, History, parts
-from cases.lab.lesson import spans
 from cases.lab.run import run
 
 CASE = cases.load("encoder_bf16")
@@ -126,4 +125,4 @@ def test_bad_input_is_one_line_that_says_what_is_allowed(bad):
 ])
 def test_torches_are_written_as_spans(ids, text):
     listed = ["torch-2.13", "torch-1.13", "torch-2.2", "torch-2.6"]
-    assert spans(ids, listed) == text
+    assert torches.spans(ids, listed) == text
