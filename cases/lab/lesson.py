@@ -316,10 +316,11 @@ def emulated(case, setting, changes=(), fixes=()):
         except BadInput as error:
             rows.append((name, "cuda", "not shown", str(error)))
     added = "".join(f", with {fix}" for fix in fixes)
-    return Table(
-        f"On two devices{added} (torch {here.torch.split('+')[0]}). Emulated: CUDA's rules of "
-        "autocast above the CPU's kernels, whose words and numbers these are.",
-        ("changed", "where", "verdict", "what it did"), rows)
+    caption = f"On two devices{added} (torch {here.torch.split('+')[0]})."
+    if any("emulated" in row[1] for row in rows):
+        caption += (" Emulated: CUDA's rules of autocast above the CPU's kernels, whose words and "
+                    "numbers these are.")
+    return Table(caption, ("changed", "where", "verdict", "what it did"), rows)
 
 
 def policies():
