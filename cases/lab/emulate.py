@@ -386,7 +386,7 @@ def policy(call, device, low):
         return LOW
     if results[1] == wide:
         return "in float32"
-    return AS_IT_COMES if results[2] else f"{AS_IT_COMES}, and must agree"
+    return AS_IT_COMES if results[2] else f"{AS_IT_COMES}; a mix raises"
 
 
 def policies(low=torch.bfloat16):
