@@ -76,13 +76,13 @@ def record(case, torch_id, device="cpu", folder=None, each=lambda: None):
 def check(case, torch_id, device="cpu", known=None):
     """Run all that is recorded for `case` on a live torch; return the differences, as lines.
 
-    Also proves that no evidence, of whatever torch, is older than the case it speaks of.
-    known: the recorded Outcomes; by default those of the case's evidence.
+    known: the recorded Outcomes; by default those of the case's evidence. Then it is also proved
+        that no evidence, of whatever torch, is older than the case it speaks of.
     """
-    found = [f"{case.name}: {name} is older than the case; record it again"
-             for name in evidence.stale(case)]
-    found += headline(case, torch_id, device)
+    found = headline(case, torch_id, device)
     if known is None:
+        found += [f"{case.name}: {name} is older than the case; record it again"
+                  for name in evidence.stale(case)]
         known = evidence.outcomes(case, torch_id, device)
         found += check_surveys(case, torch_id, device)
     if not known:

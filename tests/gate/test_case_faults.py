@@ -102,7 +102,7 @@ def file(tmp_path, monkeypatch, known):
     """The case's evidence, replaced by a file of the two true outcomes."""
     entries = [outcome.to_json() for outcome in known]
     path = evidence.write(CASE, TORCH, "cpu", entries, evidence.machine(), tmp_path)
-    monkeypatch.setattr(evidence, "path_of", lambda *args: path)
+    monkeypatch.setattr(evidence, "path_of", lambda *args, **more: path)
     monkeypatch.setattr(evidence, "files",
                         lambda case, survey=None: [(TORCH, "cpu")] if path.exists() else [])
     return path

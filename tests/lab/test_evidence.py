@@ -27,7 +27,7 @@ def entries():
 def file(tmp_path, monkeypatch, entries):
     """Two outcomes as evidence of another torch, which is not live here."""
     path = evidence.write(CASE, TORCH, "cpu", entries, MACHINE, tmp_path)
-    monkeypatch.setattr(evidence, "path_of", lambda *args: path)
+    monkeypatch.setattr(evidence, "path_of", lambda *args, **more: path)
     monkeypatch.setattr(torches, "is_live", lambda torch_id: torch_id == torches.current())
     return path
 
