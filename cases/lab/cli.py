@@ -4,7 +4,6 @@ Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check`
 difference. Exit 2: bad input, with one line on standard error that names what is allowed.
 """
 
-import argparse
 import json
 import sys
 
@@ -13,15 +12,9 @@ import torch
 import cases
 from cases.lab import emulate, gate, torches
 from cases.lab.anywhere import ask
-from cases.lab.case import BadInput, Missing
+from cases.lab.base import BadInput, OneLineParser
+from cases.lab.case import Missing
 from cases.lab.run import check_device
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """argparse prints its usage before an error; here bad input gets one line."""
-
-    def error(self, message):
-        raise BadInput(message)
 
 
 def parser():
