@@ -1,0 +1,457 @@
+"""The message reader: what a pasted error about dtypes means, and what cures it.
+
+    from cases.lab.explain import explain
+    print(explain("RuntimeError: expected scalar type Half but found Float"))
+
+Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
+torch and device a message was raised, and what a fix did there, is read from the evidence.
+"""
+
+import collections
+import functools
+import html
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+from cases.lab.base import ROOT, BadInput, OneLineParser, read_toml, spans
+from cases.lab.messages import plain
+
+LIMIT = 1_000_000  # bytes; more is a log, not a message
+AROUND = 20_000  # characters of a long text that are read besides its exceptions
+CHAIN = 20  # exceptions of one text that are looked at
+MESSAGE = 1_000  # characters of an exception's message that are read
+SYMPTOM_LENGTH = 2_000  # a longer text is no symptom told in words
+
+SAYS, SYMPTOM, MAY_SAY, WITH, TOPIC = 100, 60, 40, 15, 14  # what a match is worth
+BUT_CAUSE = 10  # off, for an exception that is not the last
+
+VERDICTS = {"runs": "then run", "costs": "then run at a cost", "moves": "meet another error",
+            "fails": "fail as before"}
+
+SEND = ("the full traceback as text", "torch.__version__",
+        "the device, and what torch.cuda.is_available() says",
+        "the dtypes of the model's parameters: {p.dtype for p in model.parameters()}",
+        "dtype and shape of the inputs", "whether autocast or a trainer's fp16 or bf16 is on")
+
+DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*(?:ComplexHalf|ComplexFloat|"
+         r"ComplexDouble|BFloat16|Half|Float8_\w+|Float(?:16|32|64)?|Double|Long|Int(?:16|32|64)?|"
+         r"Short|Byte|Char|Bool|[bf]?fp?16|fp32|fp64)(?:Tensor|Type)?\b")
+NOTHING = r"(?!)"
+SPECIAL = {  # other names in braces in a pattern
+    "low": r"(?:\b(?:fp|bf|float|bfloat)[ -]?(?:8|16)\b|\bhalf\b|_BF16\b|\b16[- ]?bits?\b|"
+           r"\bmixed[ -]precision|\bautocast|\bamp\b|precision ?= ?.?(?:16|half)|"
+           r"\blow(?:er)?[ -]precision|\w+\.half\(\))",
+    "half": r"(?:\bfp16\b|\bhalf\b|\bfloat16\b|\w+\.half\(\))",
+    "double": r"(?P<double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
+    "found_double": r"(?P<found_double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
+    "input_double": r"(?P<input_double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
+    "weight_double": r"(?P<weight_double>(?:torch\.|c10::)?(?:double|float64)\b)",
+    "found_half": r"(?P<found_half>(?:c10::)?(?:b?float16|half)\b)",
+    "long": r"(?P<long>(?:torch\.|c10::)?(?:cuda\.)?(?:long|int(?:64|32)?)(?:Tensor)?\b)",
+}
+PRECISION = re.compile(SPECIAL["low"] + r"|\b(?:d|data ?)types?\b|\bprecision\b|\b(?:fp|float)(?:32|64)\b|"
+                       r"\bdouble\b|\bMPS\b|\bfp8\b|\bnans?\b|\bgradscaler\b", re.IGNORECASE)
+NAMES = {"half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
+         "bfp16": "bfloat16", "float": "float32", "fp32": "float32", "double": "float64",
+         "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "char": "int8",
+         "byte": "uint8", "complexhalf": "complex32", "complexfloat": "complex64",
+         "complexdouble": "complex128"}
+
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])|\[(?:\d{1,2};)*\d{1,2}m")
+EXCEPTION = re.compile(r"(?<![\w.])(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]*"
+                       r"(?:Error|Exception|Warning))(?:: ?|(?= *$))", re.MULTILINE)
+NOT_MESSAGE = re.compile(r"^\s*(?:Traceback |File \"|During handling|The above exception|$)|"
+                         r"^\[?\d{4}-\d\d-\d\d|^\s*Exception raised from ")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to understand a text. `to_json` says its fields; text is for people, both plain."""
+
+    kind: str
+    why: str
+    device: str | None
+    torch: str | None
+    operands: tuple
+    cause: str
+    checks: tuple
+    cures: tuple
+    case: str | None
+    evidence: tuple
+
+    def to_json(self):
+        return {"kind": self.kind, "why": self.why, "device": self.device, "torch": self.torch,
+                "operands": list(self.operands), "cause": self.cause, "checks": list(self.checks),
+                "cures": list(self.cures), "case": self.case, "evidence": list(self.evidence)}
+
+
+class Answer:
+    """What `explain` found. readings: list of Reading, best first; empty if nothing is known."""
+
+    def __init__(self, readings):
+        self.readings = readings
+
+    @property
+    def recognised(self):
+        return bool(self.readings)
+
+    def to_json(self):
+        """Return {"recognised": bool, "readings": [...]}, and "send" where nothing is known."""
+        found = {"recognised": self.recognised,
+                 "readings": [reading.to_json() for reading in self.readings]}
+        return found if self.recognised else {**found, "send": list(SEND)}
+
+    def blocks(self):
+        """What to show, as [(heading, [line, ...]), ...]."""
+        if not self.readings:
+            return [("Not recognised: no rule here knows these words as an error about dtypes.",
+                     ["To ask elsewhere, or to report it, send:", *(f"- {what}" for what in SEND)])]
+        first, *others = self.readings
+        lines = [f"why: {first.why}"]
+        for operand in first.operands:
+            lines.append(f"{operand['name']}: {operand['dtype']}, {operand['means']}")
+        lines += [f"{name}: {text}" for name, text in
+                  (("torch", first.torch), ("device", first.device), ("cause", first.cause)) if text]
+        lines += [f"check: {check}" for check in first.checks]
+        for cure in first.cures:
+            measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
+            lines.append(f"cure: {cure['text']} Costs: {cure['costs']}.{measured}")
+        if first.case:
+            lines.append(f"case: {first.case}, notebook {notebook(first.case)}; to see it: "
+                         f"python -m cases run {first.case}")
+        lines += [f"evidence: {item}" for item in first.evidence]
+        blocks = [(first.kind, lines)]
+        if others:
+            blocks.append(("It may also be", [f"{other.kind}: {other.cause} ({other.why})"
+                                              for other in others]))
+        return blocks
+
+    def text(self):
+        """Plain text; the HTML says the same."""
+        return "\n\n".join("\n".join([heading, *(f"  {line}" for line in lines)])
+                           for heading, lines in self.blocks())
+
+    __str__ = __repr__ = text
+
+    def _repr_html_(self):
+        return "".join(
+            f"<h4>{html.escape(heading)}</h4><ul>"
+            + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
+            for heading, lines in self.blocks())
+
+
+def explain(text):
+    """Return an Answer about a pasted text: a message, a traceback, a log, a symptom in words.
+
+    Raises BadInput, in one line, if it is empty, not text, or larger than LIMIT bytes.
+    """
+    text = clean(check(text))
+    raised = exceptions(text)
+    around = flat(text[-AROUND:])
+    tried = raised or [around]
+    hits = []
+    for rule in rules():
+        own = [hit for place, part in enumerate(tried)
+               if (hit := match(rule, part, around, place, symptoms=not raised))]
+        hits += [max(own, key=lambda hit: hit.score)] if own else []
+    hits.sort(key=lambda hit: -hit.score)  # stable: among equals the order of the file
+    if hits and hits[0].score >= SAYS - BUT_CAUSE:  # words of one kind: only hints stand beside
+        hits = [hit for hit in hits if hit.score >= MAY_SAY + WITH]
+    return Answer([reading(hit) for hit in hits[:4]])
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A rule that fits a text: how well, by which words, and in which part of the text."""
+
+    rule: dict
+    score: int
+    how: int
+    found: re.Match
+    beside: tuple
+    part: str
+    place: int
+
+
+def match(rule, part, around, place, symptoms):
+    """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for.
+
+    place: 0 for the exception raised last. symptoms: whether those are tried too.
+    """
+    beside = tuple(hit[0] for pattern in rule["with"] if (hit := pattern.search(around)))
+    kinds = [(SAYS, "says"), (MAY_SAY, "may_say")]
+    if symptoms and len(part) <= SYMPTOM_LENGTH:
+        kinds.insert(1, (SYMPTOM, "symptoms"))
+    for how, key in kinds:
+        for pattern in rule[key]:
+            if found := pattern.search(part):
+                score = how + WITH * len(beside) - BUT_CAUSE * (place > 0)
+                return Hit(rule, score, how, found, beside, part, place)
+    if symptoms and len(part) <= SYMPTOM_LENGTH:
+        return by_topics(rule, part)
+    return None
+
+
+def by_topics(rule, part):
+    """Return a Hit by the words that a kind is spoken of with, or None.
+
+    One is enough beside a word about precision; the more different ones, the better.
+    """
+    found = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
+    if not found or not PRECISION.search(part):
+        return None
+    score = TOPIC * min(len(found), 4)
+    return Hit(rule, score, TOPIC, next(iter(found.values())), tuple(found), part, 0)
+
+
+def reading(hit):
+    """Say in words, with the evidence there is, what a Hit means."""
+    rule, records = hit.rule, recorded(hit.part)
+    cases = [name for name in rule["cases"] if name in {record[0] for record in records}]
+    groups = {name: said for name, said in hit.found.groupdict().items() if said}
+    return Reading(
+        kind=rule["kind"],
+        why=why(hit),
+        device=device_of(hit.found[0], records),
+        torch=torch_of(records),
+        operands=tuple({"name": name.split("_")[0], "dtype": dtype_of(said),
+                        "means": rule["means"][name]} for name, said in groups.items()),
+        cause=rule["cause"],
+        checks=tuple(rule["checks"]),
+        cures=tuple({"text": cure["text"], "costs": cure["costs"], "fix": cure.get("fix"),
+                     "measured": measured(cure["fix"]) if "fix" in cure else None}
+                    for cure in rule["cures"]),
+        case=(cases or rule["cases"] or [None])[0],
+        evidence=(*outcomes(records), *rule["reports"]),
+    )
+
+
+def why(hit):
+    """Which words led to a reading, and what speaks for it against others with the same words."""
+    words = "a symptom in words" if hit.how == SYMPTOM else f"the words '{hit.found[0].strip()}'"
+    if hit.how == SAYS:
+        reason = f"{words} are said of this kind alone"
+    elif hit.beside:
+        named = ", ".join(f"'{word}'" for word in hit.beside)
+        reason = f"{words}; {named} beside them points to this kind"
+    elif hit.how == SYMPTOM:
+        reason = f"{words}, no message to go by"
+    else:
+        reason = f"{words} are said of several kinds, and nothing beside them points to this one"
+    return reason + ("; an earlier exception in the chain" if hit.place else "")
+
+
+def dtype_of(said):
+    """Return 'c10::Half' or 'torch.cuda.HalfTensor' as 'float16'."""
+    name = re.sub(r"^(?:struct )?(?:c10::|at::|torch\.|cuda\.|cpu|cuda)*|(?:tensor|type)$", "",
+                  said.strip().lower())
+    return NAMES.get(name, name)
+
+
+# --- the text ---------------------------------------------------------------------------------
+
+
+def check(text):
+    """Return text, decoded if it is bytes; BadInput if it is empty, binary or too large."""
+    if not isinstance(text, (str, bytes)):
+        raise BadInput(f"a message is text, not {type(text).__name__}")
+    if len(text) > LIMIT:
+        raise BadInput(f"more than {LIMIT:,} bytes; give the traceback alone, at most that much")
+    if isinstance(text, bytes):
+        # PowerShell pipes UTF-16.
+        wide = text.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = text.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    odd = sum(char < " " and char not in "\t\n\r\x1b\b\f" or char == "\ufffd" for char in text)
+    if "\0" in text or odd > len(text) / 10:
+        raise BadInput("not text; give a message, a traceback or a symptom as text")
+    if not text.strip():
+        raise BadInput("empty; give a message, a traceback, a symptom in words, or - for "
+                       "standard input")
+    return text
+
+
+def clean(text):
+    """Return a text without colours, entities, curly quotes and words too long to be any."""
+    text = html.unescape(ANSI.sub("", text))
+    text = text.translate(str.maketrans("\u2018\u2019\u201c\u201d\u00a0\r`", "\'\'\"\" \n "))
+    return re.sub(r"\S{300,}", " ", text)
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def exceptions(text):
+    """Return the messages of the exceptions named in a text, the last raised first, at most CHAIN.
+
+    Warnings come after all others: seldom are they what a program died of.
+    """
+    found = []
+    for hit in list(EXCEPTION.finditer(text))[-CHAIN:]:
+        lines = text[hit.start():hit.start() + MESSAGE].split("\n")
+        more = next((place for place, line in enumerate(lines) if place and NOT_MESSAGE.match(line)),
+                    len(lines))
+        found.append((hit["type"].endswith("Warning"), flat(" ".join(lines[:more]))))
+    return [message for _, message in sorted(reversed(found), key=lambda item: item[0])]
+
+
+# --- the rules --------------------------------------------------------------------------------
+
+
+@functools.cache
+def rules():
+    """Return the rules, a list of dicts, their patterns compiled."""
+    found = read_toml(ROOT / "cases" / "lab" / "rules.toml")["rule"]
+    for rule in found:
+        for key in ("says", "may_say", "symptoms", "with"):
+            rule[key] = [pattern(text) for text in rule.get(key, ())]
+        rule["topics"] = pattern(rule.get("topics", NOTHING))
+        rule.setdefault("means", {})
+        for key in ("cases", "reports"):
+            rule.setdefault(key, [])
+    return found
+
+
+def pattern(text):
+    """Compile a rule's pattern: {name} is a dtype of that name, or one of SPECIAL."""
+    def expand(brace):
+        return SPECIAL.get(brace[1]) or f"(?P<{brace[1]}>{DTYPE})"
+
+    # What starts by looking ahead is tried once, not from every place in the text.
+    start = r"\A" if text.startswith("(?=") else ""
+    return re.compile(start + re.sub(r"\{([a-z_]+)\}", expand, text), re.IGNORECASE)
+
+
+# --- the evidence -----------------------------------------------------------------------------
+
+
+@functools.cache
+def evidence():
+    """Read all evidence: ({words: {(case, torch id, device), ...}}, {(case, fix): Counter}).
+
+    The Counter has how often each verdict, or (cost,), was recorded of the fix alone, over the
+    settings that fail without it.
+    """
+    words, verdicts = {}, {}
+    for path in sorted(ROOT.glob("cases/*/evidence/*torch-*-*.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        about = data["provenance"]
+        results = data.get("results", {})
+        for result in results.values():
+            if result["error"]:
+                note(words, result["error"]["message"], about, result.get("torch"))
+        for rows in (part for part in data.values() if isinstance(part, list)):
+            for said in (cell for row in rows for cell in row if isinstance(cell, str)):
+                if hit := EXCEPTION.match(said):
+                    note(words, said[hit.end():], about)
+        for _, by_result in data.get("outcomes", ()):
+            alone = {name: results[key] for key, sets in by_result.items() for name in sets}
+            if alone[""]["verdict"] != "fails":
+                continue
+            for name, result in alone.items():
+                count = verdicts.setdefault((about["case"], name), collections.Counter())
+                count.update({result["verdict"], *((cost["kind"],) for cost in result["costs"])})
+    return words, verdicts
+
+
+def note(words, message, about, torch=None):
+    """Add one recorded message to `words`; a fix may have sent the run to another torch."""
+    version = "torch-" + ".".join((torch or about["torch"]).split(".")[:2])
+    words.setdefault(flat(plain(message)), set()).add((about["case"], version, about["device"]))
+
+
+def recorded(part):
+    """Return {(case, torch id, device), ...} that raised these very words; empty if none did."""
+    part, (words, _) = plain(part), evidence()
+    own = [said for said in words
+           if said in part and not re.match(r", but got|\w", part.split(said, 1)[1])]
+    return words[max(own, key=len)] if own else set()
+
+
+def outcomes(records):
+    """One line a case and device: on which torches the words were recorded."""
+    lines = []
+    for case, device in sorted({(case, device) for case, _, device in records}):
+        ids = [record[1] for record in records if (record[0], record[2]) == (case, device)]
+        lines.append(f"recorded: {case} on torch {spans(ids, ids_of(device))}, {device}")
+    return lines
+
+
+def ids_of(device):
+    return {version for about in evidence()[0].values() for _, version, on in about
+            if on == device}
+
+
+def torch_of(records):
+    """Say on which torches the words were recorded, or None."""
+    devices = sorted({device for *_, device in records})
+    said = [spans({version for _, version, on in records if on == device}, ids_of(device))
+            + f" ({device})" for device in devices]
+    return f"recorded on {'; '.join(said)}; other programs may say it on others" if said else None
+
+
+def device_of(said, records):
+    """Say which device the words name and on which they were recorded, or None."""
+    named = {"a CPU kernel": r"cpu|\bmkl\b|_mkl|_vml", "CUDA": r"cuda|cufft", "MPS": r"\bmps\b"}
+    parts = [f"the words name {what}" for what, words in named.items()
+             if re.search(words, said, re.IGNORECASE)]
+    devices = sorted({device for *_, device in records})
+    if devices:
+        none = [name for name in ("cpu", "cuda") if not ids_of(name)]
+        parts.append(f"recorded on {' and '.join(devices)}"
+                     + "".join(f" (nothing is recorded on {name})" for name in none))
+    return "; ".join(parts) or None
+
+
+def measured(fix):
+    """Say what a fix, 'CASE:FIX', did where it was recorded alone, or None."""
+    case, name = fix.split(":")
+    count = evidence()[1].get((case, name))
+    if not count:
+        return None
+    total = sum(count[verdict] for verdict in VERDICTS)
+    said = ", ".join(f"{count[verdict]} {text}" for verdict, text in VERDICTS.items()
+                     if count[verdict])
+    costs = ", ".join(sorted(kind[0] for kind in count if isinstance(kind, tuple)))
+    return f"{name} alone, on {total} failing programs of {case}: {said}" + (
+        f" ({costs})" if count["costs"] else "")
+
+
+@functools.cache
+def notebook(case):
+    """File name of a case's notebook, found without importing the case, which needs torch."""
+    source = (ROOT / "cases" / case / "case.py").read_text(encoding="utf-8")
+    return re.search(r"notebook=\"([^\"]+)\"", source)[1]
+
+
+# --- the command line -------------------------------------------------------------------------
+
+
+def add_arguments(parser):
+    parser.add_argument("message", metavar="MESSAGE", nargs="*",
+                        help="in quotes, or - for standard input")
+    parser.add_argument("--json", action="store_true")
+
+
+def do_explain(args):
+    """Print what a message means. Returns 0, also where nothing is recognised."""
+    if args.message == ["-"]:
+        text = sys.stdin.buffer.read(LIMIT + 1)
+    else:
+        text = " ".join(args.message)
+    answer = explain(text)
+    print(json.dumps(answer.to_json(), ensure_ascii=False) if args.json else answer.text())
+    return 0
+
+
+def main(argv):
+    """`python -m cases explain`, without the import of torch that other commands need."""
+    parser = OneLineParser(prog="python -m cases explain", description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    try:
+        return do_explain(parser.parse_args(argv))
+    except BadInput as error:
+        print(f"python -m cases: {error}", file=sys.stderr)
+        return 2
