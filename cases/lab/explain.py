@@ -38,21 +38,21 @@ SEND = ("the full traceback as text", "torch.__version__",
 DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*(?:ComplexHalf|ComplexFloat|"
          r"ComplexDouble|BFloat16|Half|Float8_\w+|Float(?:16|32|64)?|Double|Long|Int(?:16|32|64)?|"
          r"Short|Byte|Char|Bool|[bf]?fp?16|fp32|fp64)(?:Tensor|Type)?\b")
-NOTHING = r"(?!)"
-SPECIAL = {  # other names in braces in a pattern
+KINDS = {  # {name:float64} in a pattern
+    "float16": r"(?:c10::|torch\.(?:cuda\.)?)?(?:b?float16|half)(?:Tensor)?\b",
+    "float64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:double|float64)(?:Tensor)?\b",
+    "int64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:long|int(?:64|32)?)(?:Tensor)?\b",
+    "int8": r"(?:c10::|torch\.)?(?:float8_\w+|q?u?int8|byte|char)\b",
+}
+WORDS = {  # {low} in a pattern
     "low": r"(?:\b(?:fp|bf|float|bfloat)[ -]?(?:8|16)\b|\bhalf\b|_BF16\b|\b16[- ]?bits?\b|"
            r"\bmixed[ -]precision|\bautocast|\bamp\b|precision ?= ?.?(?:16|half)|"
            r"\blow(?:er)?[ -]precision|\w+\.half\(\))",
     "half": r"(?:\bfp16\b|\bhalf\b|\bfloat16\b|\w+\.half\(\))",
-    "double": r"(?P<double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
-    "found_double": r"(?P<found_double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
-    "input_double": r"(?P<input_double>(?:torch\.|c10::)?(?:cuda\.)?(?:double|float64)(?:Tensor)?\b)",
-    "weight_double": r"(?P<weight_double>(?:torch\.|c10::)?(?:double|float64)\b)",
-    "found_half": r"(?P<found_half>(?:c10::)?(?:b?float16|half)\b)",
-    "long": r"(?P<long>(?:torch\.|c10::)?(?:cuda\.)?(?:long|int(?:64|32)?)(?:Tensor)?\b)",
 }
-PRECISION = re.compile(SPECIAL["low"] + r"|\b(?:d|data ?)types?\b|\bprecision\b|\b(?:fp|float)(?:32|64)\b|"
-                       r"\bdouble\b|\bMPS\b|\bfp8\b|\bnans?\b|\bgradscaler\b", re.IGNORECASE)
+PRECISION = re.compile(
+    WORDS["low"] + r"|\b(?:d|data ?)types?\b|\bprecision\b|\b(?:fp|float)(?:32|64)\b|\bdouble\b|"
+    r"\bMPS\b|\bfp8\b|\bnans?\b|\bgradscaler\b", re.IGNORECASE)
 NAMES = {"half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
          "bfp16": "bfloat16", "float": "float32", "fp32": "float32", "double": "float64",
          "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "char": "int8",
@@ -112,8 +112,8 @@ class Answer:
         lines = [f"why: {first.why}"]
         for operand in first.operands:
             lines.append(f"{operand['name']}: {operand['dtype']}, {operand['means']}")
-        lines += [f"{name}: {text}" for name, text in
-                  (("torch", first.torch), ("device", first.device), ("cause", first.cause)) if text]
+        about = ("torch", first.torch), ("device", first.device), ("cause", first.cause)
+        lines += [f"{name}: {text}" for name, text in about if text]
         lines += [f"check: {check}" for check in first.checks]
         for cure in first.cures:
             measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
@@ -151,15 +151,24 @@ def explain(text):
     raised = exceptions(text)
     around = flat(text[-AROUND:])
     tried = raised or [around]
-    hits = []
-    for rule in rules():
-        own = [hit for place, part in enumerate(tried)
-               if (hit := match(rule, part, around, place, symptoms=not raised))]
-        hits += [max(own, key=lambda hit: hit.score)] if own else []
-    hits.sort(key=lambda hit: -hit.score)  # stable: among equals the order of the file
+    hits = fits(tried, around, symptoms=not raised)
+    if raised and not hits:
+        hits = [hit for hit in fits(tried[:1], around, symptoms=True) if hit.how == SYMPTOM]
+    if hits and hits[0].how != TOPIC:  # a topic is only for want of something better
+        hits = [hit for hit in hits if hit.how != TOPIC]
     if hits and hits[0].score >= SAYS - BUT_CAUSE:  # words of one kind: only hints stand beside
         hits = [hit for hit in hits if hit.score >= MAY_SAY + WITH]
     return Answer([reading(hit) for hit in hits[:4]])
+
+
+def fits(parts, around, symptoms):
+    """Return the best Hit of each rule that fits one of the parts, best first."""
+    hits = []
+    for rule in rules():
+        own = [hit for place, part in enumerate(parts)
+               if (hit := match(rule, part, around, place, symptoms))]
+        hits += [max(own, key=lambda hit: hit.score)] if own else []
+    return sorted(hits, key=lambda hit: -hit.score)  # stable: among equals the file's order
 
 
 @dataclass(frozen=True)
@@ -188,6 +197,8 @@ def match(rule, part, around, place, symptoms):
         for pattern in rule[key]:
             if found := pattern.search(part):
                 score = how + WITH * len(beside) - BUT_CAUSE * (place > 0)
+                if how == SYMPTOM:
+                    score += 4 * len({hit[0].lower() for hit in rule["topics"].finditer(part)})
                 return Hit(rule, score, how, found, beside, part, place)
     if symptoms and len(part) <= SYMPTOM_LENGTH:
         return by_topics(rule, part)
@@ -216,7 +227,7 @@ def reading(hit):
         why=why(hit),
         device=device_of(hit.found[0], records),
         torch=torch_of(records),
-        operands=tuple({"name": name.split("_")[0], "dtype": dtype_of(said),
+        operands=tuple({"name": name, "dtype": dtype_of(said),
                         "means": rule["means"][name]} for name, said in groups.items()),
         cause=rule["cause"],
         checks=tuple(rule["checks"]),
@@ -291,9 +302,9 @@ def exceptions(text):
     found = []
     for hit in list(EXCEPTION.finditer(text))[-CHAIN:]:
         lines = text[hit.start():hit.start() + MESSAGE].split("\n")
-        more = next((place for place, line in enumerate(lines) if place and NOT_MESSAGE.match(line)),
-                    len(lines))
-        found.append((hit["type"].endswith("Warning"), flat(" ".join(lines[:more]))))
+        ends = [place for place, line in enumerate(lines) if place and NOT_MESSAGE.match(line)]
+        message = " ".join(lines[:min(ends, default=len(lines))])
+        found.append((hit["type"].endswith("Warning"), flat(message)))
     return [message for _, message in sorted(reversed(found), key=lambda item: item[0])]
 
 
@@ -307,7 +318,7 @@ def rules():
     for rule in found:
         for key in ("says", "may_say", "symptoms", "with"):
             rule[key] = [pattern(text) for text in rule.get(key, ())]
-        rule["topics"] = pattern(rule.get("topics", NOTHING))
+        rule["topics"] = pattern(rule.get("topics", r"(?!)"))
         rule.setdefault("means", {})
         for key in ("cases", "reports"):
             rule.setdefault(key, [])
@@ -315,13 +326,14 @@ def rules():
 
 
 def pattern(text):
-    """Compile a rule's pattern: {name} is a dtype of that name, or one of SPECIAL."""
+    """Compile a rule's pattern: see rules.toml for what stands in braces."""
     def expand(brace):
-        return SPECIAL.get(brace[1]) or f"(?P<{brace[1]}>{DTYPE})"
+        name, kind = brace.groups()
+        return WORDS.get(name) or f"(?P<{name}>{KINDS[kind] if kind else DTYPE})"
 
     # What starts by looking ahead is tried once, not from every place in the text.
     start = r"\A" if text.startswith("(?=") else ""
-    return re.compile(start + re.sub(r"\{([a-z_]+)\}", expand, text), re.IGNORECASE)
+    return re.compile(start + re.sub(r"\{([a-z]+)(?::(\w+))?\}", expand, text), re.IGNORECASE)
 
 
 # --- the evidence -----------------------------------------------------------------------------
