@@ -24,8 +24,8 @@ CHAIN = 20  # exceptions of one text that are looked at
 MESSAGE = 1_000  # characters of an exception's message that are read
 SYMPTOM_LENGTH = 2_000  # a longer text is no symptom told in words
 
-SAYS, SYMPTOM, MAY_SAY, WITH, TOPIC = 100, 60, 40, 15, 14  # what a match is worth
-BUT_CAUSE = 10  # off, for an exception that is not the last
+TOPIC, SYMPTOM, MAY_SAY, SAYS = range(4)  # how a rule fits, from weak to strong
+MANY = 4  # topics beyond this number say no more
 
 VERDICTS = {"runs": "then run", "costs": "then run at a cost", "moves": "meet another error",
             "fails": "fail as before"}
@@ -121,7 +121,9 @@ class Answer:
         if first.case:
             lines.append(f"case: {first.case}, notebook {notebook(first.case)}; to see it: "
                          f"python -m cases run {first.case}")
-        lines += [f"evidence: {item}" for item in first.evidence]
+        lines += [item for item in first.evidence if item.startswith("recorded")]
+        reports = [item for item in first.evidence if not item.startswith("recorded")]
+        lines += [f"public reports: {', '.join(reports)}"] if reports else []
         blocks = [(first.kind, lines)]
         if others:
             blocks.append(("It may also be", [f"{other.kind}: {other.cause} ({other.why})"
@@ -153,11 +155,11 @@ def explain(text):
     tried = raised or [around]
     hits = fits(tried, around, symptoms=not raised)
     if raised and not hits:
-        hits = [hit for hit in fits(tried[:1], around, symptoms=True) if hit.how == SYMPTOM]
-    if hits and hits[0].how != TOPIC:  # a topic is only for want of something better
-        hits = [hit for hit in hits if hit.how != TOPIC]
-    if hits and hits[0].score >= SAYS - BUT_CAUSE:  # words of one kind: only hints stand beside
-        hits = [hit for hit in hits if hit.score >= MAY_SAY + WITH]
+        hits = [hit for hit in fits(tried[:1], around, symptoms=True)
+                if hit.how == SYMPTOM and PRECISION.search(hit.part)]
+    if hits and hits[0].how >= MAY_SAY:  # beside a message, what else it may be, no guesses
+        hits = [hit for hit in hits
+                if hit.how == SAYS or hit.how == MAY_SAY and (hit.beside or hits[0].how == MAY_SAY)]
     return Answer([reading(hit) for hit in hits[:4]])
 
 
@@ -167,60 +169,56 @@ def fits(parts, around, symptoms):
     for rule in rules():
         own = [hit for place, part in enumerate(parts)
                if (hit := match(rule, part, around, place, symptoms))]
-        hits += [max(own, key=lambda hit: hit.score)] if own else []
-    return sorted(hits, key=lambda hit: -hit.score)  # stable: among equals the file's order
+        hits += [max(own, key=Hit.rank)] if own else []
+    return sorted(hits, key=Hit.rank, reverse=True)  # stable: among equals the file's order
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A rule that fits a text: how well, by which words, and in which part of the text."""
+    """A rule that fits a text: how well, by which words, and in which part of the text.
+
+    beside: what around the words points to this rule. topics: how many of its topics are named.
+    place: 0 for the exception that was raised last.
+    """
 
     rule: dict
-    score: int
     how: int
     found: re.Match
     beside: tuple
+    topics: int
     part: str
     place: int
 
+    def rank(self):
+        """Of how it is said, then what was raised last, then what stands around it."""
+        return self.how, -self.place, 4 * len(self.beside) + min(self.topics, MANY)
+
 
 def match(rule, part, around, place, symptoms):
-    """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for.
-
-    place: 0 for the exception raised last. symptoms: whether those are tried too.
-    """
+    """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for."""
     beside = tuple(hit[0] for pattern in rule["with"] if (hit := pattern.search(around)))
-    kinds = [(SAYS, "says"), (MAY_SAY, "may_say")]
-    if symptoms and len(part) <= SYMPTOM_LENGTH:
-        kinds.insert(1, (SYMPTOM, "symptoms"))
-    for how, key in kinds:
+    for how, key in (SAYS, "says"), (MAY_SAY, "may_say"):
         for pattern in rule[key]:
             if found := pattern.search(part):
-                score = how + WITH * len(beside) - BUT_CAUSE * (place > 0)
-                if how == SYMPTOM:
-                    score += 4 * len({hit[0].lower() for hit in rule["topics"].finditer(part)})
-                return Hit(rule, score, how, found, beside, part, place)
-    if symptoms and len(part) <= SYMPTOM_LENGTH:
-        return by_topics(rule, part)
-    return None
-
-
-def by_topics(rule, part):
-    """Return a Hit by the words that a kind is spoken of with, or None.
-
-    One is enough beside a word about precision; the more different ones, the better.
-    """
-    found = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
-    if not found or not PRECISION.search(part):
+                return Hit(rule, how, found, beside, 0, part, place)
+    if not symptoms or len(part) > SYMPTOM_LENGTH:
         return None
-    score = TOPIC * min(len(found), 4)
-    return Hit(rule, score, TOPIC, next(iter(found.values())), tuple(found), part, 0)
+    topics = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
+    for pattern in rule["symptoms"]:
+        if found := pattern.search(part):
+            return Hit(rule, SYMPTOM, found, beside, len(topics), part, place)
+    if topics and PRECISION.search(part):
+        first = next(iter(topics.values()))
+        return Hit(rule, TOPIC, first, tuple(topics), len(topics), part, place)
+    return None
 
 
 def reading(hit):
     """Say in words, with the evidence there is, what a Hit means."""
     rule, records = hit.rule, recorded(hit.part)
-    cases = [name for name in rule["cases"] if name in {record[0] for record in records}]
+    said_by = {case for case, *_ in records}
+    cases = [name for name in rule["cases"] if name in said_by] or rule["cases"]
+    case = cases[0] if cases else None
     groups = {name: said for name, said in hit.found.groupdict().items() if said}
     return Reading(
         kind=rule["kind"],
@@ -232,23 +230,25 @@ def reading(hit):
         cause=rule["cause"],
         checks=tuple(rule["checks"]),
         cures=tuple({"text": cure["text"], "costs": cure["costs"], "fix": cure.get("fix"),
-                     "measured": measured(cure["fix"]) if "fix" in cure else None}
+                     "measured": measured(cure.get("fix"), case, hit)}
                     for cure in rule["cures"]),
-        case=(cases or rule["cases"] or [None])[0],
+        case=case,
         evidence=(*outcomes(records), *rule["reports"]),
     )
 
 
 def why(hit):
     """Which words led to a reading, and what speaks for it against others with the same words."""
-    words = "a symptom in words" if hit.how == SYMPTOM else f"the words '{hit.found[0].strip()}'"
+    words = f"the words '{hit.found[0].strip()}'"
+    if hit.how <= SYMPTOM:
+        words = "a symptom told in words"
     if hit.how == SAYS:
         reason = f"{words} are said of this kind alone"
     elif hit.beside:
         named = ", ".join(f"'{word}'" for word in hit.beside)
         reason = f"{words}; {named} beside them points to this kind"
     elif hit.how == SYMPTOM:
-        reason = f"{words}, no message to go by"
+        reason = f"{words}, with no message to go by"
     else:
         reason = f"{words} are said of several kinds, and nothing beside them points to this one"
     return reason + ("; an earlier exception in the chain" if hit.place else "")
@@ -343,8 +343,8 @@ def pattern(text):
 def evidence():
     """Read all evidence: ({words: {(case, torch id, device), ...}}, {(case, fix): Counter}).
 
-    The Counter has how often each verdict, or (cost,), was recorded of the fix alone, over the
-    settings that fail without it.
+    The Counter has (words, verdict, costs) of the fix alone, each program that fails without it
+    by those words counted once a torch and device.
     """
     words, verdicts = {}, {}
     for path in sorted(ROOT.glob("cases/*/evidence/*torch-*-*.json")):
@@ -360,11 +360,12 @@ def evidence():
                     note(words, said[hit.end():], about)
         for _, by_result in data.get("outcomes", ()):
             alone = {name: results[key] for key, sets in by_result.items() for name in sets}
-            if alone[""]["verdict"] != "fails":
-                continue
-            for name, result in alone.items():
-                count = verdicts.setdefault((about["case"], name), collections.Counter())
-                count.update({result["verdict"], *((cost["kind"],) for cost in result["costs"])})
+            if alone[""]["verdict"] == "fails":
+                failed = flat(plain(alone[""]["error"]["message"]))
+                for name, result in alone.items():
+                    costs = tuple(cost["kind"] for cost in result["costs"])
+                    count = verdicts.setdefault((about["case"], name), collections.Counter())
+                    count[failed, result["verdict"], costs] += 1
     return words, verdicts
 
 
@@ -374,12 +375,17 @@ def note(words, message, about, torch=None):
     words.setdefault(flat(plain(message)), set()).add((about["case"], version, about["device"]))
 
 
+def same_words(part):
+    """Return the longest recorded message that stands in a part whole, or None."""
+    part = plain(part)
+    own = [said for said in evidence()[0]
+           if said in part and not re.match(r", but got|\w", part.split(said, 1)[1])]
+    return max(own, key=len, default=None)
+
+
 def recorded(part):
     """Return {(case, torch id, device), ...} that raised these very words; empty if none did."""
-    part, (words, _) = plain(part), evidence()
-    own = [said for said in words
-           if said in part and not re.match(r", but got|\w", part.split(said, 1)[1])]
-    return words[max(own, key=len)] if own else set()
+    return evidence()[0].get(same_words(part), set())
 
 
 def outcomes(records):
@@ -417,18 +423,26 @@ def device_of(said, records):
     return "; ".join(parts) or None
 
 
-def measured(fix):
-    """Say what a fix, 'CASE:FIX', did where it was recorded alone, or None."""
-    case, name = fix.split(":")
-    count = evidence()[1].get((case, name))
-    if not count:
+def measured(fix, case, hit):
+    """Say what a fix, 'CASE:FIX', did alone to the words of a Hit; None if it is of another case.
+
+    Where these very words were not recorded of the case, other words of the same rule count.
+    """
+    own_case, name = (fix or ":").split(":")
+    if own_case != case:
         return None
-    total = sum(count[verdict] for verdict in VERDICTS)
-    said = ", ".join(f"{count[verdict]} {text}" for verdict, text in VERDICTS.items()
-                     if count[verdict])
-    costs = ", ".join(sorted(kind[0] for kind in count if isinstance(kind, tuple)))
-    return f"{name} alone, on {total} failing programs of {case}: {said}" + (
-        f" ({costs})" if count["costs"] else "")
+    count = evidence()[1].get((case, name), {})
+    very = same_words(hit.part)
+    own = {key: times for key, times in count.items() if key[0] == very}
+    own = own or {key: times for key, times in count.items()
+                  if any(p.search(key[0]) for p in hit.rule["says"] + hit.rule["may_say"])}
+    if not own:
+        return None
+    said = [f"{times} {text}" for verdict, text in VERDICTS.items()
+            if (times := sum(n for key, n in own.items() if key[1] == verdict))]
+    costs = sorted({cost for key in own for cost in key[2]})
+    return (f"{name} alone, on {sum(own.values())} recorded programs of {case} that fail so: "
+            + ", ".join(said) + (f" ({', '.join(costs)})" if costs else ""))
 
 
 @functools.cache
