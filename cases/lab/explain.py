@@ -19,7 +19,9 @@ from cases.lab.base import ROOT, BadInput, OneLineParser, read_toml, spans
 from cases.lab.messages import plain
 
 LIMIT = 1_000_000  # bytes; more is a log, not a message
-AROUND = 20_000  # characters of a long text that are read besides its exceptions
+AROUND = 20_000  # characters at the end of a long text without exceptions that are read
+FRAMES = 2_000  # characters before an exception, its innermost frames, that may tell its kind
+SHOWN = 5  # readings at most
 CHAIN = 20  # exceptions of one text that are looked at
 MESSAGE = 1_000  # characters of an exception's message that are read
 SYMPTOM_LENGTH = 2_000  # a longer text is no symptom told in words
@@ -41,6 +43,7 @@ DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*(?:ComplexHalf|Com
 KINDS = {  # {name:float64} in a pattern
     "float16": r"(?:c10::|torch\.(?:cuda\.)?)?(?:b?float16|half)(?:Tensor)?\b",
     "float64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:double|float64)(?:Tensor)?\b",
+    "complex": r"Complex(?:Half|Float|Double)\b",
     "int64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:long|int(?:64|32)?)(?:Tensor)?\b",
     "int8": r"(?:c10::|torch\.)?(?:float8_\w+|q?u?int8|byte|char)\b",
 }
@@ -150,8 +153,8 @@ def explain(text):
     Raises BadInput, in one line, if it is empty, not text, or larger than LIMIT bytes.
     """
     text = clean(check(text))
-    raised = exceptions(text)
-    around = flat(text[-AROUND:])
+    raised, frames = exceptions(text)
+    around = flat(frames if raised else text[-AROUND:])
     tried = raised or [around]
     hits = fits(tried, around, symptoms=not raised)
     if raised and not hits:
@@ -160,7 +163,7 @@ def explain(text):
     if hits and hits[0].how >= MAY_SAY:  # beside a message, what else it may be, no guesses
         hits = [hit for hit in hits
                 if hit.how == SAYS or hit.how == MAY_SAY and (hit.beside or hits[0].how == MAY_SAY)]
-    return Answer([reading(hit) for hit in hits[:4]])
+    return Answer([reading(hit) for hit in hits[:SHOWN]])
 
 
 def fits(parts, around, symptoms):
@@ -295,17 +298,24 @@ def flat(text):
 
 
 def exceptions(text):
-    """Return the messages of the exceptions named in a text, the last raised first, at most CHAIN.
+    """Return ([message of each exception named in a text], the last one's frames and message).
 
-    Warnings come after all others: seldom are they what a program died of.
+    The last raised comes first, and warnings after all else: seldom does a program die of one.
+    Each message is there once, and at most CHAIN are.
     """
-    found = []
-    for hit in list(EXCEPTION.finditer(text))[-CHAIN:]:
+    errors, warnings, frames = {}, {}, ""
+    for hit in reversed(list(EXCEPTION.finditer(text))):
         lines = text[hit.start():hit.start() + MESSAGE].split("\n")
         ends = [place for place, line in enumerate(lines) if place and NOT_MESSAGE.match(line)]
-        message = " ".join(lines[:min(ends, default=len(lines))])
-        found.append((hit["type"].endswith("Warning"), flat(message)))
-    return [message for _, message in sorted(reversed(found), key=lambda item: item[0])]
+        message = "\n".join(lines[:min(ends, default=len(lines))])
+        warns = hit["type"].endswith("Warning")
+        if not (errors or warns):
+            frames = text[max(0, hit.start() - FRAMES):hit.start() + len(message)]
+        (warnings if warns else errors)[flat(message)] = None
+        if len(errors) == CHAIN:
+            break
+    found = [*errors, *warnings][:CHAIN]
+    return found, frames or " ".join(found)
 
 
 # --- the rules --------------------------------------------------------------------------------
