@@ -1,9 +1,10 @@
-"""What needs no torch: bad input, the command line's parser, torch ids as numbers and spans."""
+"""What needs no torch: bad input, the command line's parser, torch ids, TOML."""
 
 import argparse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FORMAT = 2  # of files of evidence; cases.lab.evidence says what is in it
 
 
 class BadInput(ValueError):

@@ -15,12 +15,13 @@ import re
 import sys
 from dataclasses import dataclass
 
-from cases.lab.base import ROOT, BadInput, OneLineParser, read_toml, spans
+from cases.lab.base import FORMAT, ROOT, BadInput, OneLineParser, read_toml, spans
 from cases.lab.messages import plain
 
 LIMIT = 1_000_000  # bytes; more is a log, not a message
 AROUND = 20_000  # characters at the end of a long text without exceptions that are read
 FRAMES = 2_000  # characters before an exception, its innermost frames, that may tell its kind
+CUT = 20  # characters that are left of a message cut short, at least
 SHOWN = 5  # readings at most
 CHAIN = 20  # exceptions of one text that are looked at
 MESSAGE = 1_000  # characters of an exception's message that are read
@@ -64,7 +65,7 @@ NAMES = {"half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])|\[(?:\d{1,2};)*\d{1,2}m")
 EXCEPTION = re.compile(r"(?<![\w.])(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]*"
-                       r"(?:Error|Exception|Warning))(?:: ?|(?= *$))", re.MULTILINE)
+                       r"(?:Error|Exception|Warning))(?:: ?|(?= *$))", re.MULTILINE | re.ASCII)
 NOT_MESSAGE = re.compile(r"^\s*(?:Traceback |File \"|During handling|The above exception|$)|"
                          r"^\[?\d{4}-\d\d-\d\d|^\s*Exception raised from ")
 
@@ -157,6 +158,8 @@ def explain(text):
     around = flat(frames if raised else text[-AROUND:])
     tried = raised or [around]
     hits = fits(tried, around, symptoms=not raised)
+    if not hits and (whole := completed(tried[0])):
+        hits = fits([whole], around, symptoms=False)
     if raised and not hits:
         hits = [hit for hit in fits(tried[:1], around, symptoms=True)
                 if hit.how == SYMPTOM and PRECISION.search(hit.part)]
@@ -271,7 +274,7 @@ def check(text):
     """Return text, decoded if it is bytes; BadInput if it is empty, binary or too large."""
     if not isinstance(text, (str, bytes)):
         raise BadInput(f"a message is text, not {type(text).__name__}")
-    if len(text) > LIMIT:
+    if len(text if isinstance(text, bytes) else text.encode("utf-8", "replace")) > LIMIT:
         raise BadInput(f"more than {LIMIT:,} bytes; give the traceback alone, at most that much")
     if isinstance(text, bytes):
         # PowerShell pipes UTF-16.
@@ -288,8 +291,8 @@ def check(text):
 
 def clean(text):
     """Return a text without colours, entities, curly quotes and words too long to be any."""
-    text = html.unescape(ANSI.sub("", text))
-    text = text.translate(str.maketrans("\u2018\u2019\u201c\u201d\u00a0\r`", "\'\'\"\" \n "))
+    text = html.unescape(ANSI.sub("", text)).encode("utf-8", "replace").decode()
+    text = text.translate(str.maketrans("\u2018\u2019\u201c\u201d\u00a0\uff1a\r`", "''\"\" :\n "))
     return re.sub(r"\S{300,}", " ", text)
 
 
@@ -341,9 +344,11 @@ def pattern(text):
         name, kind = brace.groups()
         return WORDS.get(name) or f"(?P<{name}>{KINDS[kind] if kind else DTYPE})"
 
+    # In another language's text a word ends where its letters begin: hence ASCII.
     # What starts by looking ahead is tried once, not from every place in the text.
     start = r"\A" if text.startswith("(?=") else ""
-    return re.compile(start + re.sub(r"\{([a-z]+)(?::(\w+))?\}", expand, text), re.IGNORECASE)
+    return re.compile(start + re.sub(r"\{([a-z]+)(?::(\w+))?\}", expand, text),
+                      re.IGNORECASE | re.ASCII)
 
 
 # --- the evidence -----------------------------------------------------------------------------
@@ -358,25 +363,37 @@ def evidence():
     """
     words, verdicts = {}, {}
     for path in sorted(ROOT.glob("cases/*/evidence/*torch-*-*.json")):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        about = data["provenance"]
-        results = data.get("results", {})
-        for result in results.values():
-            if result["error"]:
-                note(words, result["error"]["message"], about, result.get("torch"))
-        for rows in (part for part in data.values() if isinstance(part, list)):
-            for said in (cell for row in rows for cell in row if isinstance(cell, str)):
-                if hit := EXCEPTION.match(said):
-                    note(words, said[hit.end():], about)
-        for _, by_result in data.get("outcomes", ()):
-            alone = {name: results[key] for key, sets in by_result.items() for name in sets}
-            if alone[""]["verdict"] == "fails":
-                failed = flat(plain(alone[""]["error"]["message"]))
-                for name, result in alone.items():
-                    costs = tuple(cost["kind"] for cost in result["costs"])
-                    count = verdicts.setdefault((about["case"], name), collections.Counter())
-                    count[failed, result["verdict"], costs] += 1
+        try:
+            read(path, words, verdicts)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            name = f"{path.name} of case {path.parent.parent.name}"
+            raise BadInput(f"{name} is damaged or of a newer format ({error}); "
+                           "record it again") from None
     return words, verdicts
+
+
+def read(path, words, verdicts):
+    """Add what one file of evidence holds to `words` and `verdicts`."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']}, not {FORMAT}")
+    about = data["provenance"]
+    results = data.get("results", {})
+    for result in results.values():
+        if result["error"]:
+            note(words, result["error"]["message"], about, result.get("torch"))
+    for rows in (part for part in data.values() if isinstance(part, list)):
+        for said in (cell for row in rows for cell in row if isinstance(cell, str)):
+            if hit := EXCEPTION.match(said):
+                note(words, said[hit.end():], about)
+    for _, by_result in data.get("outcomes", ()):
+        alone = {name: results[key] for key, sets in by_result.items() for name in sets}
+        if alone[""]["verdict"] == "fails":
+            failed = flat(plain(alone[""]["error"]["message"]))
+            for name, result in alone.items():
+                costs = tuple(cost["kind"] for cost in result["costs"])
+                count = verdicts.setdefault((about["case"], name), collections.Counter())
+                count[failed, result["verdict"], costs] += 1
 
 
 def note(words, message, about, torch=None):
@@ -391,6 +408,16 @@ def same_words(part):
     own = [said for said in evidence()[0]
            if said in part and not re.match(r", but got|\w", part.split(said, 1)[1])]
     return max(own, key=len, default=None)
+
+
+def completed(part):
+    """Return the recorded message that a part, cut short, is the beginning of, or None."""
+    part = plain(part)
+    for words in evidence()[0]:
+        start = part.find(words[:CUT])
+        if start >= 0 and len(words) > CUT and words.startswith(part[start:]):
+            return words
+    return None
 
 
 def recorded(part):
@@ -478,7 +505,10 @@ def do_explain(args):
     else:
         text = " ".join(args.message)
     answer = explain(text)
-    print(json.dumps(answer.to_json(), ensure_ascii=False) if args.json else answer.text())
+    said = json.dumps(answer.to_json(), ensure_ascii=False) if args.json else answer.text()
+    # A terminal may lack letters of the words quoted.
+    terminal = sys.stdout.encoding or "utf-8"
+    print(said.encode(terminal, "replace").decode(terminal))
     return 0
 
 

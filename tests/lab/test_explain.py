@@ -201,6 +201,7 @@ PASTED = {
     "ranks": "\n".join(f"[rank0]: {line}" for line in TRACEBACK.splitlines()),
     "pytest": "\n".join(f"E   {line}" for line in TRACEBACK.splitlines()),
     "another language": f"运行时出错了，请帮忙：\n{TRACEBACK}\n谢谢！ Vielen Dank im Voraus",
+    "no space before another language": f"报错RuntimeError：{MESSAGE}怎么办",
     "quoted": "> " + TRACEBACK.replace("\n", "\n> "),
     "carriage returns": TRACEBACK.replace("\n", "\r\n"),
     "wrapped": f"RuntimeError: {MESSAGE}".replace("same dtype", "same\n  dtype"),
@@ -252,6 +253,51 @@ def test_what_stands_beside_the_same_words_decides():
 ])
 def test_symptoms_in_words(symptom, kind):
     assert kinds(symptom)[0] == kind
+
+
+@pytest.mark.parametrize("words", [
+    "Index put requires the source and desti", "Attempting to unscale FP",
+    "Expected query, key, and value to have the s", "Input type (float) and bias ty",
+    '"addmm_impl_cpu_" not implemen', "mixed dtype (CPU): expect para",
+    "linalg.inv: Low precision d",
+])
+def test_a_message_cut_short_is_still_known(words):
+    assert explain.explain(words).recognised
+    assert explain.explain(f"Traceback (most recent call last):\nRuntimeError: {words}").recognised
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+@pytest.mark.parametrize("name, kind", [
+    ("encoder_bf16", "encoder-fastpath-autocast"), ("chatglm_prefix", "linear-matmul-mismatch"),
+])
+def test_a_live_traceback_is_read(name, kind):
+    import traceback
+
+    import cases
+    from cases.lab.case import DTYPES
+
+    case = cases.load(name)
+    setting = case.setting()
+    run = case.prepare(setting, "cpu", DTYPES[setting["dtype"]])
+    with pytest.raises(RuntimeError) as caught:
+        run.step(run.model, run.batch)
+    first = explain.explain("".join(traceback.format_exception(caught.value))).readings[0]
+    assert (first.kind, first.case) == (kind, name)
+
+
+def test_what_expected_and_found_mean_was_measured():
+    names = {"Half": "float16", "Float": "float32", "BFloat16": "bfloat16"}
+    seen = 0
+    for path in ROOT.glob("cases/*/evidence/torch-*.json"):
+        for result in json.loads(path.read_text(encoding="utf-8"))["results"].values():
+            said = re.match(r"expected scalar type (\w+) but found (\w+)",
+                            (result["error"] or {}).get("message", ""))
+            dtypes = [operand["dtype"] for operand in (result["where"] or {}).get("operands", ())
+                      if "float" in operand["dtype"]]
+            if said and len(set(dtypes)) > 1:
+                seen += 1
+                assert dtypes[0] == names[said[1]] and names[said[2]] in dtypes[1:]
+    assert seen > 50
 
 
 def test_operands_are_named_and_explained():
@@ -318,6 +364,16 @@ def test_no_text_makes_it_hang(text):
     assert time.perf_counter() - start < 3
 
 
+@pytest.mark.parametrize("damage", ['{"format": 2, "prov', '{"format": 3, "provenance": {}}'])
+def test_damaged_evidence_is_one_clear_line(tmp_path, monkeypatch, damage):
+    path = tmp_path / "cases" / "mine" / "evidence" / "torch-2.13-cpu.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(damage, encoding="utf-8")
+    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    with pytest.raises(BadInput, match="torch-2.13-cpu.json of case mine is damaged or"):
+        explain.evidence.__wrapped__()
+
+
 def run(*argv, given=b""):
     done = subprocess.run([sys.executable, "-m", "cases", "explain", *argv], input=given, cwd=ROOT,
                           capture_output=True, timeout=60)
@@ -325,7 +381,9 @@ def run(*argv, given=b""):
 
 
 def test_the_command_line_reads_standard_input_without_torch():
-    code, out, _ = run("-", "--json", given=TRACEBACK.encode())
+    code, out, _ = run("-", "--json", given=TRACEBACK.encode("utf-16"))
+    assert code == 0 and json.loads(out)["recognised"]
+    code, out, _ = run("-", "--json", given="caf\u00e9 ".encode("latin-1") + TRACEBACK.encode())
     assert code == 0 and json.loads(out)["readings"][0]["kind"] == "linear-matmul-mismatch"
     probe = "import sys; sys.argv = ['cases', 'explain', 'x']\n" \
             "try:\n    import runpy; runpy.run_module('cases', run_name='__main__')\n" \
