@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -298,6 +299,18 @@ def test_what_expected_and_found_mean_was_measured():
                 seen += 1
                 assert dtypes[0] == names[said[1]] and names[said[2]] in dtypes[1:]
     assert seen > 50
+
+
+def test_texts_of_our_own(capsys):
+    lines = Path(__file__).with_name("explain_texts.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("|", 1) for line in lines if not line.startswith("#")]
+    read = [(kind, kinds(text)) for kind, text in pairs]
+    known = sum(kind in found for kind, found in read) / len(read)
+    first = sum(found[:1] == [kind] for kind, found in read) / len(read)
+    with capsys.disabled():
+        print(f"\n{len(read)} texts of our own: kind recognised {known:.1%}, first {first:.1%}")
+    assert known >= 0.95
+    assert first >= 0.90
 
 
 def test_operands_are_named_and_explained():
