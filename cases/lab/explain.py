@@ -123,7 +123,7 @@ class Answer:
             measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
             lines.append(f"cure: {cure['text']} Costs: {cure['costs']}.{measured}")
         if first.case:
-            lines.append(f"case: {first.case}, notebook {notebook(first.case)}; to see it: "
+            lines.append(f"case: {first.case}, notebook {notebook(first.case)}; its program: "
                          f"python -m cases run {first.case}")
         lines += [item for item in first.evidence if item.startswith("recorded")]
         reports = [item for item in first.evidence if not item.startswith("recorded")]
