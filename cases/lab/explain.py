@@ -11,6 +11,7 @@ import collections
 import functools
 import html
 import json
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -204,9 +205,9 @@ def match(rule, part, around, place, symptoms):
     """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for."""
     beside = tuple(hit[0] for pattern in rule["with"] if (hit := pattern.search(around)))
     for how, key in (SAYS, "says"), (MAY_SAY, "may_say"):
-        for pattern in rule[key]:
-            if found := pattern.search(part):
-                return Hit(rule, how, found, beside, 0, part, place)
+        found = [hit for pattern in rule[key] if (hit := pattern.search(part))]
+        if found:
+            return Hit(rule, how, max(found, key=telling), beside, 0, part, place)
     if not symptoms or len(part) > SYMPTOM_LENGTH:
         return None
     topics = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
@@ -217,6 +218,11 @@ def match(rule, part, around, place, symptoms):
         first = next(iter(topics.values()))
         return Hit(rule, TOPIC, first, tuple(topics), len(topics), part, place)
     return None
+
+
+def telling(found):
+    """Of the patterns of a rule that match, the one which names most dtypes tells most."""
+    return sum(said is not None for said in found.groups()), len(found[0])
 
 
 def reading(hit):
@@ -508,7 +514,7 @@ def do_explain(args):
     said = json.dumps(answer.to_json(), ensure_ascii=False) if args.json else answer.text()
     # A terminal may lack letters of the words quoted.
     terminal = sys.stdout.encoding or "utf-8"
-    print(said.encode(terminal, "replace").decode(terminal))
+    print(said.encode(terminal, "replace").decode(terminal), flush=True)
     return 0
 
 
@@ -521,3 +527,6 @@ def main(argv):
     except BadInput as error:
         print(f"python -m cases: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # as by `| head`; what is still to be written has no reader either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

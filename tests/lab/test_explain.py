@@ -139,7 +139,8 @@ def test_every_recorded_error_about_dtypes_is_known_with_its_record(words):
         said_so = torch_id in {version for _, version, _ in WORDS[words]}
         assert within(torch_id, re.search(r"recorded on (.*?) \(cpu\)", first.torch)[1],
                       explain.ids_of("cpu")) == said_so
-    assert "recorded on cpu" in first.device
+    devices = sorted({device for *_, device in WORDS[words]})
+    assert re.search(r"recorded on ([a-z ]+?)(?: \(|$)", first.device)[1] == " and ".join(devices)
 
 
 def within(torch_id, spans, listed):
@@ -313,9 +314,28 @@ def test_texts_of_our_own(capsys):
     assert first >= 0.90
 
 
-def test_operands_are_named_and_explained():
-    first = explain.explain('"addmm_impl_cpu_" not implemented for \'Half\'').readings[0]
-    assert [(o["name"], o["dtype"]) for o in first.operands] == [("dtype", "float16")]
+@pytest.mark.parametrize("words, operands", [
+    ('"addmm_impl_cpu_" not implemented for \'Half\'', "dtype float16"),
+    ("expected scalar type Half but found Float", "expected float16, found float32"),
+    ("mat1 and mat2 must have the same dtype, but got Float and BFloat16",
+     "input float32, weight bfloat16"),
+    ("Expected query, key, and value to have the same dtype, but got query.dtype: c10::Half "
+     "key.dtype: float and value.dtype: float instead.",
+     "query float16, key float32, value float32"),
+    ("Index put requires the source and destination dtypes match, got BFloat16 for the destination "
+     "and Float for the source.", "destination bfloat16, source float32"),
+    ("Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the "
+     "same", "input float16, weight float32"),
+    ("Input and parameter tensors are not the same dtype, found input tensor with Float and "
+     "parameter tensor with Half", "input float32, weight float16"),
+    ("Found dtype Double but expected Float", "found float64, expected float32"),
+])
+def test_operands_are_named(words, operands):
+    first = explain.explain(words).readings[0]
+    assert ", ".join(f"{o['name']} {o['dtype']}" for o in first.operands) == operands
+
+
+def test_rules_are_whole():
     for rule in explain.rules():
         named = {name for key in ("says", "may_say", "symptoms") for pattern in rule[key]
                  for name in pattern.groupindex}
