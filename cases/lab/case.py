@@ -8,11 +8,9 @@ from pathlib import Path
 
 import torch
 
+from cases.lab.base import BadInput
+
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
-
-
-class BadInput(ValueError):
-    """What was asked for does not exist; the message is one line that lists what is allowed."""
 
 
 class Missing(BadInput):

@@ -1,27 +1,20 @@
-"""The command line: python -m cases list | run | check | record | torches.
+"""The command line: python -m cases list | run | check | record | torches | explain.
 
 Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check` found a
 difference. Exit 2: bad input, with one line on standard error that names what is allowed.
 """
 
-import argparse
 import json
 import sys
 
 import torch
 
 import cases
-from cases.lab import emulate, gate, torches
+from cases.lab import emulate, explain, gate, torches
 from cases.lab.anywhere import ask
-from cases.lab.case import BadInput, Missing
+from cases.lab.base import BadInput, OneLineParser
+from cases.lab.case import Missing
 from cases.lab.run import check_device
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """argparse prints its usage before an error; here bad input gets one line."""
-
-    def error(self, message):
-        raise BadInput(message)
 
 
 def parser():
@@ -52,6 +45,8 @@ def parser():
     sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
     sub = command("torches", "which torches are live here, or recorded", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
+    sub = command("explain", "what a pasted error message means", torch=False, device=False)
+    explain.add_arguments(sub)
     commands.metavar = "|".join(commands.choices)
     return top
 
@@ -196,7 +191,7 @@ def do_torches(args):
 
 
 DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
-      "torches": do_torches}
+      "torches": do_torches, "explain": explain.do_explain}
 
 
 def main(argv=None):

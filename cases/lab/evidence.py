@@ -25,10 +25,9 @@ from pathlib import Path
 import torch
 
 from cases.lab import torches
-from cases.lab.case import BadInput
+from cases.lab.base import FORMAT, BadInput
 from cases.lab.run import Outcome
 
-FORMAT = 2
 RESULT = ("status", "verdict", "error", "where", "output_dtype", "relative_error", "costs")
 
 

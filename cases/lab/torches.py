@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.case import BadInput, Missing
+from cases.lab.base import ROOT, BadInput, number, read_toml, spans  # noqa: F401
+from cases.lab.case import Missing
 
-ROOT = Path(__file__).resolve().parents[2]
 TIME_LIMIT = 120  # seconds for one answer, the interpreter's start and import of torch included
 
 
@@ -29,12 +29,7 @@ def current():
 
 def listed():
     """Return env/torches.toml's entries, a list of dicts with id, version, python, how, for."""
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10; pip carries the same parser
-        from pip._vendor import tomli as tomllib
-    path = ROOT / "env" / "torches.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))["torch"]
+    return read_toml(ROOT / "env" / "torches.toml")["torch"]
 
 
 def ids():
@@ -66,24 +61,6 @@ def interpreter(torch_id):
 def main_id():
     """The torch that the notebooks themselves run on: first in env/torches.toml."""
     return listed()[0]["id"]
-
-
-def number(torch_id):
-    """Return 'torch-2.13' as (2, 13), to tell older from newer."""
-    return tuple(int(part) for part in torch_id[len("torch-"):].split("."))
-
-
-def spans(ids, listed):
-    """Write torch ids as '1.13, 2.2 to 2.14'; of `listed`, a span leaves none out."""
-    order = sorted(listed, key=number)
-    runs = []
-    for place in sorted(map(order.index, ids)):
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
 
 
 def is_live(torch_id):

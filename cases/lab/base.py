@@ -1,0 +1,45 @@
+"""What needs no torch: bad input, the command line's parser, torch ids, TOML."""
+
+import argparse
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FORMAT = 2  # of files of evidence; cases.lab.evidence says what is in it
+
+
+class BadInput(ValueError):
+    """What was asked for does not exist; the message is one line that lists what is allowed."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse prints its usage before an error; here bad input gets one line."""
+
+    def error(self, message):
+        raise BadInput(message)
+
+
+def number(torch_id):
+    """Return 'torch-2.13' as (2, 13), to tell older from newer."""
+    return tuple(int(part) for part in torch_id[len("torch-"):].split("."))
+
+
+def spans(ids, listed):
+    """Write torch ids as '1.13, 2.2 to 2.14'; of `listed`, a span leaves none out."""
+    order = sorted(listed, key=number)
+    runs = []
+    for place in sorted(map(order.index, ids)):
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
+
+
+def read_toml(path):
+    """Return a TOML file as a dict."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10; pip carries the same parser
+        from pip._vendor import tomli as tomllib
+    return tomllib.loads(path.read_text(encoding="utf-8"))

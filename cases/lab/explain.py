@@ -1,0 +1,532 @@
+"""The message reader: what a pasted error about dtypes means, and what cures it.
+
+    from cases.lab.explain import explain
+    print(explain("RuntimeError: expected scalar type Half but found Float"))
+
+Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
+torch and device a message was raised, and what a fix did there, is read from the evidence.
+"""
+
+import collections
+import functools
+import html
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+
+from cases.lab.base import FORMAT, ROOT, BadInput, OneLineParser, read_toml, spans
+from cases.lab.messages import plain
+
+LIMIT = 1_000_000  # bytes; more is a log, not a message
+AROUND = 20_000  # characters at the end of a long text without exceptions that are read
+FRAMES = 2_000  # characters before an exception, its innermost frames, that may tell its kind
+CUT = 20  # characters that are left of a message cut short, at least
+SHOWN = 5  # readings at most
+CHAIN = 20  # exceptions of one text that are looked at
+MESSAGE = 1_000  # characters of an exception's message that are read
+SYMPTOM_LENGTH = 2_000  # a longer text is no symptom told in words
+
+TOPIC, SYMPTOM, MAY_SAY, SAYS = range(4)  # how a rule fits, from weak to strong
+MANY = 4  # topics beyond this number say no more
+
+VERDICTS = {"runs": "then run", "costs": "then run at a cost", "moves": "meet another error",
+            "fails": "fail as before"}
+
+SEND = ("the full traceback as text", "torch.__version__",
+        "the device, and what torch.cuda.is_available() says",
+        "the dtypes of the model's parameters: {p.dtype for p in model.parameters()}",
+        "dtype and shape of the inputs", "whether autocast or a trainer's fp16 or bf16 is on")
+
+DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*(?:ComplexHalf|ComplexFloat|"
+         r"ComplexDouble|BFloat16|Half|Float8_\w+|Float(?:16|32|64)?|Double|Long|Int(?:16|32|64)?|"
+         r"Short|Byte|Char|Bool|[bf]?fp?16|fp32|fp64)(?:Tensor|Type)?\b")
+KINDS = {  # {name:float64} in a pattern
+    "float16": r"(?:c10::|torch\.(?:cuda\.)?)?(?:b?float16|half)(?:Tensor)?\b",
+    "float64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:double|float64)(?:Tensor)?\b",
+    "complex": r"Complex(?:Half|Float|Double)\b",
+    "int64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:long|int(?:64|32)?)(?:Tensor)?\b",
+    "int8": r"(?:c10::|torch\.)?(?:float8_\w+|q?u?int8|byte|char)\b",
+}
+WORDS = {  # {low} in a pattern
+    "low": r"(?:\b(?:fp|bf|float|bfloat)[ -]?(?:8|16)\b|\bhalf\b|_BF16\b|\b16[- ]?bits?\b|"
+           r"\bmixed[ -]precision|\bautocast|\bamp\b|precision ?= ?.?(?:16|half)|"
+           r"\blow(?:er)?[ -]precision|\w+\.half\(\))",
+    "half": r"(?:\bfp16\b|\bhalf\b|\bfloat16\b|\w+\.half\(\))",
+}
+PRECISION = re.compile(
+    WORDS["low"] + r"|\b(?:d|data ?)types?\b|\bprecision\b|\b(?:fp|float)(?:32|64)\b|\bdouble\b|"
+    r"\bMPS\b|\bfp8\b|\bnans?\b|\bgradscaler\b", re.IGNORECASE)
+NAMES = {"half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
+         "bfp16": "bfloat16", "float": "float32", "fp32": "float32", "double": "float64",
+         "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "char": "int8",
+         "byte": "uint8", "complexhalf": "complex32", "complexfloat": "complex64",
+         "complexdouble": "complex128"}
+
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])|\[(?:\d{1,2};)*\d{1,2}m")
+EXCEPTION = re.compile(r"(?<![\w.])(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]*"
+                       r"(?:Error|Exception|Warning))(?:: ?|(?= *$))", re.MULTILINE | re.ASCII)
+NOT_MESSAGE = re.compile(r"^\s*(?:Traceback |File \"|During handling|The above exception|$)|"
+                         r"^\[?\d{4}-\d\d-\d\d|^\s*Exception raised from ")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to understand a text. `to_json` says its fields; text is for people, both plain."""
+
+    kind: str
+    why: str
+    device: str | None
+    torch: str | None
+    operands: tuple
+    cause: str
+    checks: tuple
+    cures: tuple
+    case: str | None
+    evidence: tuple
+
+    def to_json(self):
+        return {"kind": self.kind, "why": self.why, "device": self.device, "torch": self.torch,
+                "operands": list(self.operands), "cause": self.cause, "checks": list(self.checks),
+                "cures": list(self.cures), "case": self.case, "evidence": list(self.evidence)}
+
+
+class Answer:
+    """What `explain` found. readings: list of Reading, best first; empty if nothing is known."""
+
+    def __init__(self, readings):
+        self.readings = readings
+
+    @property
+    def recognised(self):
+        return bool(self.readings)
+
+    def to_json(self):
+        """Return {"recognised": bool, "readings": [...]}, and "send" where nothing is known."""
+        found = {"recognised": self.recognised,
+                 "readings": [reading.to_json() for reading in self.readings]}
+        return found if self.recognised else {**found, "send": list(SEND)}
+
+    def blocks(self):
+        """What to show, as [(heading, [line, ...]), ...]."""
+        if not self.readings:
+            return [("Not recognised: no rule here knows these words as an error about dtypes.",
+                     ["To ask elsewhere, or to report it, send:", *(f"- {what}" for what in SEND)])]
+        first, *others = self.readings
+        lines = [f"why: {first.why}"]
+        for operand in first.operands:
+            lines.append(f"{operand['name']}: {operand['dtype']}, {operand['means']}")
+        about = ("torch", first.torch), ("device", first.device), ("cause", first.cause)
+        lines += [f"{name}: {text}" for name, text in about if text]
+        lines += [f"check: {check}" for check in first.checks]
+        for cure in first.cures:
+            measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
+            lines.append(f"cure: {cure['text']} Costs: {cure['costs']}.{measured}")
+        if first.case:
+            lines.append(f"case: {first.case}, notebook {notebook(first.case)}; its program: "
+                         f"python -m cases run {first.case}")
+        lines += [item for item in first.evidence if item.startswith("recorded")]
+        reports = [item for item in first.evidence if not item.startswith("recorded")]
+        lines += [f"public reports: {', '.join(reports)}"] if reports else []
+        blocks = [(first.kind, lines)]
+        if others:
+            blocks.append(("It may also be", [f"{other.kind}: {other.cause} ({other.why})"
+                                              for other in others]))
+        return blocks
+
+    def text(self):
+        """Plain text; the HTML says the same."""
+        return "\n\n".join("\n".join([heading, *(f"  {line}" for line in lines)])
+                           for heading, lines in self.blocks())
+
+    __str__ = __repr__ = text
+
+    def _repr_html_(self):
+        return "".join(
+            f"<h4>{html.escape(heading)}</h4><ul>"
+            + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
+            for heading, lines in self.blocks())
+
+
+def explain(text):
+    """Return an Answer about a pasted text: a message, a traceback, a log, a symptom in words.
+
+    Raises BadInput, in one line, if it is empty, not text, or larger than LIMIT bytes.
+    """
+    text = clean(check(text))
+    raised, frames = exceptions(text)
+    around = flat(frames if raised else text[-AROUND:])
+    tried = raised or [around]
+    hits = fits(tried, around, symptoms=not raised)
+    if not hits and (whole := completed(tried[0])):
+        hits = fits([whole], around, symptoms=False)
+    if raised and not hits:
+        hits = [hit for hit in fits(tried[:1], around, symptoms=True)
+                if hit.how == SYMPTOM and PRECISION.search(hit.part)]
+    if hits and hits[0].how >= MAY_SAY:  # beside a message, what else it may be, no guesses
+        hits = [hit for hit in hits
+                if hit.how == SAYS or hit.how == MAY_SAY and (hit.beside or hits[0].how == MAY_SAY)]
+    return Answer([reading(hit) for hit in hits[:SHOWN]])
+
+
+def fits(parts, around, symptoms):
+    """Return the best Hit of each rule that fits one of the parts, best first."""
+    hits = []
+    for rule in rules():
+        own = [hit for place, part in enumerate(parts)
+               if (hit := match(rule, part, around, place, symptoms))]
+        hits += [max(own, key=Hit.rank)] if own else []
+    return sorted(hits, key=Hit.rank, reverse=True)  # stable: among equals the file's order
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A rule that fits a text: how well, by which words, and in which part of the text.
+
+    beside: what around the words points to this rule. topics: how many of its topics are named.
+    place: 0 for the exception that was raised last.
+    """
+
+    rule: dict
+    how: int
+    found: re.Match
+    beside: tuple
+    topics: int
+    part: str
+    place: int
+
+    def rank(self):
+        """Of how it is said, then what was raised last, then what stands around it."""
+        return self.how, -self.place, 4 * len(self.beside) + min(self.topics, MANY)
+
+
+def match(rule, part, around, place, symptoms):
+    """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for."""
+    beside = tuple(hit[0] for pattern in rule["with"] if (hit := pattern.search(around)))
+    for how, key in (SAYS, "says"), (MAY_SAY, "may_say"):
+        found = [hit for pattern in rule[key] if (hit := pattern.search(part))]
+        if found:
+            return Hit(rule, how, max(found, key=telling), beside, 0, part, place)
+    if not symptoms or len(part) > SYMPTOM_LENGTH:
+        return None
+    topics = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
+    for pattern in rule["symptoms"]:
+        if found := pattern.search(part):
+            return Hit(rule, SYMPTOM, found, beside, len(topics), part, place)
+    if topics and PRECISION.search(part):
+        first = next(iter(topics.values()))
+        return Hit(rule, TOPIC, first, tuple(topics), len(topics), part, place)
+    return None
+
+
+def telling(found):
+    """Of the patterns of a rule that match, the one which names most dtypes tells most."""
+    return sum(said is not None for said in found.groups()), len(found[0])
+
+
+def reading(hit):
+    """Say in words, with the evidence there is, what a Hit means."""
+    rule, records = hit.rule, recorded(hit.part)
+    said_by = {case for case, *_ in records}
+    cases = [name for name in rule["cases"] if name in said_by] or rule["cases"]
+    case = cases[0] if cases else None
+    groups = {name: said for name, said in hit.found.groupdict().items() if said}
+    return Reading(
+        kind=rule["kind"],
+        why=why(hit),
+        device=device_of(hit.found[0], records),
+        torch=torch_of(records),
+        operands=tuple({"name": name, "dtype": dtype_of(said),
+                        "means": rule["means"][name]} for name, said in groups.items()),
+        cause=rule["cause"],
+        checks=tuple(rule["checks"]),
+        cures=tuple({"text": cure["text"], "costs": cure["costs"], "fix": cure.get("fix"),
+                     "measured": measured(cure.get("fix"), case, hit)}
+                    for cure in rule["cures"]),
+        case=case,
+        evidence=(*outcomes(records), *rule["reports"]),
+    )
+
+
+def why(hit):
+    """Which words led to a reading, and what speaks for it against others with the same words."""
+    words = f"the words '{hit.found[0].strip()}'"
+    if hit.how <= SYMPTOM:
+        words = "a symptom told in words"
+    if hit.how == SAYS:
+        reason = f"{words} are said of this kind alone"
+    elif hit.beside:
+        named = ", ".join(f"'{word}'" for word in hit.beside)
+        reason = f"{words}; {named} beside them points to this kind"
+    elif hit.how == SYMPTOM:
+        reason = f"{words}, with no message to go by"
+    else:
+        reason = f"{words} are said of several kinds, and nothing beside them points to this one"
+    return reason + ("; an earlier exception in the chain" if hit.place else "")
+
+
+def dtype_of(said):
+    """Return 'c10::Half' or 'torch.cuda.HalfTensor' as 'float16'."""
+    name = re.sub(r"^(?:struct )?(?:c10::|at::|torch\.|cuda\.|cpu|cuda)*|(?:tensor|type)$", "",
+                  said.strip().lower())
+    return NAMES.get(name, name)
+
+
+# --- the text ---------------------------------------------------------------------------------
+
+
+def check(text):
+    """Return text, decoded if it is bytes; BadInput if it is empty, binary or too large."""
+    if not isinstance(text, (str, bytes)):
+        raise BadInput(f"a message is text, not {type(text).__name__}")
+    if len(text if isinstance(text, bytes) else text.encode("utf-8", "replace")) > LIMIT:
+        raise BadInput(f"more than {LIMIT:,} bytes; give the traceback alone, at most that much")
+    if isinstance(text, bytes):
+        # PowerShell pipes UTF-16.
+        wide = text.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = text.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    odd = sum(char < " " and char not in "\t\n\r\x1b\b\f" or char == "\ufffd" for char in text)
+    if "\0" in text or odd > len(text) / 10:
+        raise BadInput("not text; give a message, a traceback or a symptom as text")
+    if not text.strip():
+        raise BadInput("empty; give a message, a traceback, a symptom in words, or - for "
+                       "standard input")
+    return text
+
+
+def clean(text):
+    """Return a text without colours, entities, curly quotes and words too long to be any."""
+    text = html.unescape(ANSI.sub("", text)).encode("utf-8", "replace").decode()
+    text = text.translate(str.maketrans("\u2018\u2019\u201c\u201d\u00a0\uff1a\r`", "''\"\" :\n "))
+    return re.sub(r"\S{300,}", " ", text)
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def exceptions(text):
+    """Return ([message of each exception named in a text], the last one's frames and message).
+
+    The last raised comes first, and warnings after all else: seldom does a program die of one.
+    Each message is there once, and at most CHAIN are.
+    """
+    errors, warnings, frames = {}, {}, ""
+    for hit in reversed(list(EXCEPTION.finditer(text))):
+        lines = text[hit.start():hit.start() + MESSAGE].split("\n")
+        ends = [place for place, line in enumerate(lines) if place and NOT_MESSAGE.match(line)]
+        message = "\n".join(lines[:min(ends, default=len(lines))])
+        warns = hit["type"].endswith("Warning")
+        if not (errors or warns):
+            frames = text[max(0, hit.start() - FRAMES):hit.start() + len(message)]
+        (warnings if warns else errors)[flat(message)] = None
+        if len(errors) == CHAIN:
+            break
+    found = [*errors, *warnings][:CHAIN]
+    return found, frames or " ".join(found)
+
+
+# --- the rules --------------------------------------------------------------------------------
+
+
+@functools.cache
+def rules():
+    """Return the rules, a list of dicts, their patterns compiled."""
+    found = read_toml(ROOT / "cases" / "lab" / "rules.toml")["rule"]
+    for rule in found:
+        for key in ("says", "may_say", "symptoms", "with"):
+            rule[key] = [pattern(text) for text in rule.get(key, ())]
+        rule["topics"] = pattern(rule.get("topics", r"(?!)"))
+        rule.setdefault("means", {})
+        for key in ("cases", "reports"):
+            rule.setdefault(key, [])
+    return found
+
+
+def pattern(text):
+    """Compile a rule's pattern: see rules.toml for what stands in braces."""
+    def expand(brace):
+        name, kind = brace.groups()
+        return WORDS.get(name) or f"(?P<{name}>{KINDS[kind] if kind else DTYPE})"
+
+    # In another language's text a word ends where its letters begin: hence ASCII.
+    # What starts by looking ahead is tried once, not from every place in the text.
+    start = r"\A" if text.startswith("(?=") else ""
+    return re.compile(start + re.sub(r"\{([a-z]+)(?::(\w+))?\}", expand, text),
+                      re.IGNORECASE | re.ASCII)
+
+
+# --- the evidence -----------------------------------------------------------------------------
+
+
+@functools.cache
+def evidence():
+    """Read all evidence: ({words: {(case, torch id, device), ...}}, {(case, fix): Counter}).
+
+    The Counter has (words, verdict, costs) of the fix alone, each program that fails without it
+    by those words counted once a torch and device.
+    """
+    words, verdicts = {}, {}
+    for path in sorted(ROOT.glob("cases/*/evidence/*torch-*-*.json")):
+        try:
+            read(path, words, verdicts)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            name = f"{path.name} of case {path.parent.parent.name}"
+            raise BadInput(f"{name} is damaged or of a newer format ({error}); "
+                           "record it again") from None
+    return words, verdicts
+
+
+def read(path, words, verdicts):
+    """Add what one file of evidence holds to `words` and `verdicts`."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']}, not {FORMAT}")
+    about = data["provenance"]
+    results = data.get("results", {})
+    for result in results.values():
+        if result["error"]:
+            note(words, result["error"]["message"], about, result.get("torch"))
+    for rows in (part for part in data.values() if isinstance(part, list)):
+        for said in (cell for row in rows for cell in row if isinstance(cell, str)):
+            if hit := EXCEPTION.match(said):
+                note(words, said[hit.end():], about)
+    for _, by_result in data.get("outcomes", ()):
+        alone = {name: results[key] for key, sets in by_result.items() for name in sets}
+        if alone[""]["verdict"] == "fails":
+            failed = flat(plain(alone[""]["error"]["message"]))
+            for name, result in alone.items():
+                costs = tuple(cost["kind"] for cost in result["costs"])
+                count = verdicts.setdefault((about["case"], name), collections.Counter())
+                count[failed, result["verdict"], costs] += 1
+
+
+def note(words, message, about, torch=None):
+    """Add one recorded message to `words`; a fix may have sent the run to another torch."""
+    version = "torch-" + ".".join((torch or about["torch"]).split(".")[:2])
+    words.setdefault(flat(plain(message)), set()).add((about["case"], version, about["device"]))
+
+
+def same_words(part):
+    """Return the longest recorded message that stands in a part whole, or None."""
+    part = plain(part)
+    own = [said for said in evidence()[0]
+           if said in part and not re.match(r", but got|\w", part.split(said, 1)[1])]
+    return max(own, key=len, default=None)
+
+
+def completed(part):
+    """Return the recorded message that a part, cut short, is the beginning of, or None."""
+    part = plain(part)
+    for words in evidence()[0]:
+        start = part.find(words[:CUT])
+        if start >= 0 and len(words) > CUT and words.startswith(part[start:]):
+            return words
+    return None
+
+
+def recorded(part):
+    """Return {(case, torch id, device), ...} that raised these very words; empty if none did."""
+    return evidence()[0].get(same_words(part), set())
+
+
+def outcomes(records):
+    """One line a case and device: on which torches the words were recorded."""
+    lines = []
+    for case, device in sorted({(case, device) for case, _, device in records}):
+        ids = [record[1] for record in records if (record[0], record[2]) == (case, device)]
+        lines.append(f"recorded: {case} on torch {spans(ids, ids_of(device))}, {device}")
+    return lines
+
+
+def ids_of(device):
+    return {version for about in evidence()[0].values() for _, version, on in about
+            if on == device}
+
+
+def torch_of(records):
+    """Say on which torches the words were recorded, or None."""
+    devices = sorted({device for *_, device in records})
+    said = [spans({version for _, version, on in records if on == device}, ids_of(device))
+            + f" ({device})" for device in devices]
+    return f"recorded on {'; '.join(said)}; other programs may say it on others" if said else None
+
+
+def device_of(said, records):
+    """Say which device the words name and on which they were recorded, or None."""
+    named = {"a CPU kernel": r"cpu|\bmkl\b|_mkl|_vml", "CUDA": r"cuda|cufft", "MPS": r"\bmps\b"}
+    parts = [f"the words name {what}" for what, words in named.items()
+             if re.search(words, said, re.IGNORECASE)]
+    devices = sorted({device for *_, device in records})
+    if devices:
+        none = [name for name in ("cpu", "cuda") if not ids_of(name)]
+        parts.append(f"recorded on {' and '.join(devices)}"
+                     + "".join(f" (nothing is recorded on {name})" for name in none))
+    return "; ".join(parts) or None
+
+
+def measured(fix, case, hit):
+    """Say what a fix, 'CASE:FIX', did alone to the words of a Hit; None if it is of another case.
+
+    Where these very words were not recorded of the case, other words of the same rule count.
+    """
+    own_case, name = (fix or ":").split(":")
+    if own_case != case:
+        return None
+    count = evidence()[1].get((case, name), {})
+    very = same_words(hit.part)
+    own = {key: times for key, times in count.items() if key[0] == very}
+    own = own or {key: times for key, times in count.items()
+                  if any(p.search(key[0]) for p in hit.rule["says"] + hit.rule["may_say"])}
+    if not own:
+        return None
+    said = [f"{times} {text}" for verdict, text in VERDICTS.items()
+            if (times := sum(n for key, n in own.items() if key[1] == verdict))]
+    costs = sorted({cost for key in own for cost in key[2]})
+    return (f"{name} alone, on {sum(own.values())} recorded programs of {case} that fail so: "
+            + ", ".join(said) + (f" ({', '.join(costs)})" if costs else ""))
+
+
+@functools.cache
+def notebook(case):
+    """File name of a case's notebook, found without importing the case, which needs torch."""
+    source = (ROOT / "cases" / case / "case.py").read_text(encoding="utf-8")
+    return re.search(r"notebook=\"([^\"]+)\"", source)[1]
+
+
+# --- the command line -------------------------------------------------------------------------
+
+
+def add_arguments(parser):
+    parser.add_argument("message", metavar="MESSAGE", nargs="*",
+                        help="in quotes, or - for standard input")
+    parser.add_argument("--json", action="store_true")
+
+
+def do_explain(args):
+    """Print what a message means. Returns 0, also where nothing is recognised."""
+    if args.message == ["-"]:
+        text = sys.stdin.buffer.read(LIMIT + 1)
+    else:
+        text = " ".join(args.message)
+    answer = explain(text)
+    said = json.dumps(answer.to_json(), ensure_ascii=False) if args.json else answer.text()
+    # A terminal may lack letters of the words quoted.
+    terminal = sys.stdout.encoding or "utf-8"
+    print(said.encode(terminal, "replace").decode(terminal), flush=True)
+    return 0
+
+
+def main(argv):
+    """`python -m cases explain`, without the import of torch that other commands need."""
+    parser = OneLineParser(prog="python -m cases explain", description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    try:
+        return do_explain(parser.parse_args(argv))
+    except BadInput as error:
+        print(f"python -m cases: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # as by `| head`; what is still to be written has no reader either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
