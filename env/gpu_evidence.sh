@@ -18,19 +18,21 @@ python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
 mkdir -p "$out" || exit
 
-if ! every=$("$python" -c 'import torch, cases; print(*cases.NAMES)' 2> /dev/null); then
-    echo "gpu_evidence.sh: $python cannot import torch and cases" >&2
-    exit 1
-fi
-"$python" - "$device" << 'EOF' || exit
+every=$("$python" - "$device" << 'EOF'
 import sys
-from cases.lab import case, evidence, run
+try:
+    import cases
+    from cases.lab import evidence, run
+except ImportError as error:
+    sys.exit(f"gpu_evidence.sh: {sys.executable} cannot import torch and cases: {error}")
 try:
     run.check_device(sys.argv[1])
-except case.BadInput as error:
+except ValueError as error:
     sys.exit(f"gpu_evidence.sh: {error}")
-print(evidence.machine(sys.argv[1]))
+print(evidence.machine(sys.argv[1]), file=sys.stderr)
+print(*cases.NAMES)
 EOF
+) || exit 1
 
 began=$SECONDS failed=0 jobs=()
 for case in ${CASES:-$every}; do

@@ -215,7 +215,7 @@ def test_a_case_that_fails_there_is_said(tmp_path, python):
 
 
 @pytest.mark.parametrize("wrong, said", [
-    ({"PYTHON": "no-such-python"}, "no-such-python cannot import torch and cases"),
+    ({"PYTHON": "no-such-python"}, "no-such-python: command not found"),
     ({"DEVICE": "tpu"}, "unknown device 'tpu'; allowed: cpu, cuda"),
 ])
 def test_the_script_for_a_gpu_machine_says_what_it_lacks(tmp_path, wrong, said):
