@@ -7,7 +7,7 @@
 # transformers is passed over where that is missing. All cases run at once, and one that takes
 # longer than 7 minutes is stopped: files are written whole or not at all. Then, at home:
 #
-#     env/evidence.py --gather OUT
+#     make evidence ARGS="--gather OUT"
 #
 # PYTHON names another interpreter, CASES some of the cases. DEVICE=cpu is for trying the script
 # where there is no GPU.
