@@ -568,7 +568,7 @@ def make_any_older():
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         """Bad arguments: one line on standard error, exit 2."""
-        self.exit(2, f"env/create.py: {message}\n")
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def parse(arguments):

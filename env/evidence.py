@@ -1,17 +1,18 @@
-"""Record every case on every torch that can be had here:  make evidence
+"""Record every case on every torch that can be had here.
 
-    env/evidence.py                     all that is missing or older than its case
-    env/evidence.py --torch torch-2.6   that torch alone; may be given more than once
-    env/evidence.py --cuda              also torches that come as CUDA builds, 5 GB each
-    env/evidence.py --again             what is up to date too
-    env/evidence.py --out DIR           write there; other machines then record other torches
-    env/evidence.py --gather DIR        bring such files home
+    make evidence                            all that is missing or older than its case
+    make evidence ARGS="--torch torch-2.6"   that torch alone; may be given more than once
+    make evidence ARGS=--cuda                also torches that come as CUDA builds, 5 GB each
+    make evidence ARGS=--again               what is up to date too
+    make evidence ARGS="--out DIR"           write there; other machines then record other torches
+    make evidence ARGS="--gather DIR"        bring such files home
+
+Without make: .venv/bin/python env/evidence.py, and the arguments.
 
 A torch that is not here is made under .torches, asked, and deleted. Stop it whenever you like: each
 file is written whole, and the next run does what is left.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -108,15 +109,9 @@ def gather(folder, every):
             yield f"✓ {case.name}: {path.name}, recorded {found['date']} on {found['torch']}"
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """Bad arguments: one line on standard error, exit 2."""
-        self.exit(2, f"env/evidence.py: {message}\n")
-
-
 def main(arguments):
     """Return the exit status: 0 all done that can be done here, 1 something failed."""
-    parser = Parser(prog="env/evidence.py", description=__doc__.splitlines()[0])
+    parser = create.Parser(prog="env/evidence.py", description=__doc__.splitlines()[0])
     entries = {entry["id"]: entry for entry in torches.listed()}
     parser.add_argument("--torch", action="append", metavar="ID", help=", ".join(entries))
     parser.add_argument("--case", action="append", metavar="CASE", help=", ".join(cases.NAMES))

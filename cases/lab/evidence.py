@@ -55,8 +55,8 @@ def files(case, survey=None):
     return sorted(pairs, key=lambda pair: (torches.number(pair[0]), pair[1]))
 
 
-def load(path, what, build):
-    """Return build(a file's JSON), or None if there is no file; `what` names it in an error.
+def load(path, case, build):
+    """Return build(the JSON of a case's file), or None if there is no file.
 
     Raises BadInput, in one line, if it is damaged or of a newer format.
     """
@@ -65,10 +65,11 @@ def load(path, what, build):
     except FileNotFoundError:
         return None
     except NewerFormat as error:
-        raise BadInput(f"{path.name} of {what} has format {error}; "
+        raise BadInput(f"{path.name} of case {case.name} has format {error}; "
                        f"this version reads up to {FORMAT}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"{path.name} of {what} is damaged ({error}); record it again") from None
+        raise BadInput(f"{path.name} of case {case.name} is damaged ({error}); "
+                       "record it again") from None
 
 
 class NewerFormat(Exception):
@@ -94,7 +95,7 @@ def read(case, torch_id, device="cpu"):
     A key is (the setting's items, the names of the fixes), as tuples. Not to be changed: it is
     read once. Raises as `load` does.
     """
-    return load(path_of(case, torch_id, device), f"case {case.name}", revive)
+    return load(path_of(case, torch_id, device), case, revive)
 
 
 def revive(data):
@@ -139,7 +140,7 @@ def find(case, setting, fixes, torch_id, device="cpu"):
 
 def read_survey(case, name, torch_id, device="cpu"):
     """Return a survey's file as a dict, with "provenance" in it, or None. Raises as `load`."""
-    return load(path_of(case, torch_id, device, survey=name), f"case {case.name}", dict)
+    return load(path_of(case, torch_id, device, survey=name), case, dict)
 
 
 def survey_digest(function):
@@ -155,7 +156,7 @@ def digests(case):
 
 def provenance(path, case):
     """Return the provenance of a file of evidence, or None if there is none; raises as `load`."""
-    data = load(path, f"case {case.name}", dict)
+    data = load(path, case, dict)
     return data and data["provenance"]
 
 

@@ -6,6 +6,7 @@ so that a second question costs no second `import torch`.
 """
 
 import atexit
+import functools
 import importlib
 import json
 import os
@@ -27,8 +28,12 @@ def current():
     return "torch-" + ".".join(torch.__version__.split(".")[:2])
 
 
+@functools.cache
 def listed():
-    """Return env/torches.toml's entries, a list of dicts with id, version, python, how, for."""
+    """Return env/torches.toml's entries, a list of dicts with id, version, python, how, for.
+
+    Not to be changed: it is read once, for a click on another torch asks three times.
+    """
     return read_toml(ROOT / "env" / "torches.toml")["torch"]
 
 

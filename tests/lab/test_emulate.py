@@ -5,7 +5,6 @@ without autocast the emulated run must give the CPU's bits; and where a GPU has 
 outcomes are compared.
 """
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import cases
-from cases.lab import emulate, evidence, lesson, torches
+from cases.lab import emulate, evidence, gate, lesson, torches
 from cases.lab.case import BadInput, Missing
 from cases.lab.cli import main
 from cases.lab.emulate import Emulated, NotEmulated, emulated
@@ -27,11 +26,7 @@ NAMED = {"ids": lambda case: case.name}
 
 def settings(case):
     """Every setting of a case that needs no backward."""
-    names = [factor.name for factor in case.factors]
-    for values in itertools.product(*(factor.values for factor in case.factors)):
-        setting = dict(zip(names, values, strict=True))
-        if setting.get("phase") != "train":
-            yield setting
+    return [setting for setting in gate.settings(case) if setting.get("phase") != "train"]
 
 
 def output(case, setting, fixes=(), device="cpu"):

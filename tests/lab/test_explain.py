@@ -75,6 +75,19 @@ def kinds(text):
     return [reading.kind for reading in explain.explain(text).readings]
 
 
+def judge(read, what, capsys):
+    """Print how often the right kind is among those found, and first; 95 and 90 % are asked for.
+
+    read: a list of (right kind, [kind found, ...]).
+    """
+    recognised = sum(kind in found for kind, found in read) / len(read)
+    first = sum(found[:1] == [kind] for kind, found in read) / len(read)
+    with capsys.disabled():
+        print(f"\n{len(read)} {what}: kind recognised {recognised:.1%}, first {first:.1%}")
+    assert recognised >= 0.95
+    assert first >= 0.90
+
+
 # ------------------------------------------------------------------ public reports
 
 
@@ -88,12 +101,7 @@ def reports():
 
 def test_the_kind_of_public_reports(reports, capsys):
     read = [(report["kind"], kinds(report["message"])) for report in reports]
-    recognised = sum(kind in found for kind, found in read) / len(read)
-    first = sum(found[:1] == [kind] for kind, found in read) / len(read)
-    with capsys.disabled():
-        print(f"\n{len(read)} reports: kind recognised {recognised:.1%}, first {first:.1%}")
-    assert recognised >= 0.95
-    assert first >= 0.90
+    judge(read, "reports", capsys)
 
 
 def test_a_report_gets_no_claim_but_what_was_recorded_or_is_in_its_words(reports):
@@ -304,12 +312,7 @@ def test_texts_of_our_own(capsys):
     lines = Path(__file__).with_name("explain_texts.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("|", 1) for line in lines if not line.startswith("#")]
     read = [(kind, kinds(text)) for kind, text in pairs]
-    known = sum(kind in found for kind, found in read) / len(read)
-    first = sum(found[:1] == [kind] for kind, found in read) / len(read)
-    with capsys.disabled():
-        print(f"\n{len(read)} texts of our own: kind recognised {known:.1%}, first {first:.1%}")
-    assert known >= 0.95
-    assert first >= 0.90
+    judge(read, "texts of our own", capsys)
 
 
 @pytest.mark.parametrize("words, operands", [
