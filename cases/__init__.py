@@ -1,4 +1,4 @@
-"""The catalogue: every case, one folder each, by name."""
+"""The catalogue, every case by name; and the autopsy's ways in, for code and for notebooks."""
 
 import importlib
 
@@ -10,3 +10,10 @@ def load(name):
     if name not in NAMES:
         raise KeyError(f"unknown case {name!r}; allowed: {', '.join(NAMES)}")
     return importlib.import_module(f"cases.{name}.case").CASE
+
+
+def autopsy(error):
+    """Return what an exception tells about dtypes; see cases.lab.autopsy. Never raises."""
+    from cases.lab.autopsy import autopsy  # torch, which `explain` does without
+
+    return autopsy(error)

@@ -1,218 +1,730 @@
-"""Where it happened, from the exception alone: no hook, no second run, nothing disturbed.
+"""Paste nothing, get the cure: what an exception tells about dtypes, from its traceback alone.
 
-The traceback's frames still hold their local variables. The innermost frame of the program
-knows the expression that failed; its names lead to tensors, and those to dtypes.
+    try:
+        model(batch)
+    except Exception as error:
+        print(cases.autopsy(error))
+
+Which module and which op failed, which operand is the odd one, the road of its dtype back to
+where it came in, the cure at that place and what it costs. Nothing is hooked and nothing is run
+a second time; no tensor's values are read; what is returned holds text only.
 """
 
 import ast
-import linecache
-import textwrap
-import traceback
-from collections import Counter
-from pathlib import Path
+import html
+import re
+from dataclasses import dataclass, field
 
 import torch
 
-from cases.lab.case import dtype_name
+from cases.lab import cure, frames, origin, where
+from cases.lab.origin import autocast_around, name_of, statement_line, text
 
-OPERATORS = {
-    ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div",
+LONGEST = 500  # characters of a message that are shown
+
+ABOUT_DTYPES = re.compile(
+    r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|precision|"
+    r"overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat", re.IGNORECASE)
+NOT_DTYPES = re.compile(r"shapes? .*cannot be multiplied|size mismatch|must match the size|"
+                        r"index out of range|out of bounds|is invalid for input of size|"
+                        r"Expected all tensors to be on the same device", re.IGNORECASE)
+NO_KERNEL = re.compile(r"not implemented for '(\w+)'|[Ll]ow precision dtypes not supported\. Got "
+                       r"(\w+)|Unsupported dtype (\w+)|must be either (float or double) dtype")
+OVERFLOW = re.compile(r"cannot be converted to type (?:at::|c10::)?(\w+) without overflow")
+INDICES = re.compile(r"scalar types: Long, Int|tensors used as indices must be|"
+                     r"expected scalar type Long but found|"
+                     r"Expected (?:dtype )?int(?:32|64).*for index|index.*must be.*(?:int|long)|"
+                     r"\"\w*nll_loss\w*\" not implemented for '(?:Int|Half|Float|Double)'|"
+                     r"expected target.* Long", re.IGNORECASE)
+SCALER = {
+    "Attempting to unscale FP16 gradients":
+        "GradScaler wants float32 weights: their gradients are float32, and only those it unscales.",
+    "No inf checks were recorded":
+        "scaler.step found no gradient: no backward reached the parameters of this optimizer.",
+    "unscale_() has already been called":
+        "scaler.unscale_ was called twice for one optimizer between two calls of scaler.update().",
+    "unscale_() is being called after step()":
+        "scaler.unscale_ comes before scaler.step, once.",
+    "scale_() has already been called": "the loss was scaled twice.",
 }
+FUSED = ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
+BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
+NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
+         "double": torch.float64, "long": torch.int64, "int": torch.int32, "bool": torch.bool,
+         "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
+ACTIVATIONS = ("matmul", "bmm", "baddbmm", "scaled_dot_product_attention", "einsum", "cat",
+               "sdpa_attention_forward", "multi_head_attention_forward")
+WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "embedding")
 
 
-def locate(error, program=None):
-    """Return where `error` was raised, or None if its traceback shows no torch operation.
+@dataclass
+class Autopsy:
+    """What an exception tells. All of it is text and numbers: no object of the user's is kept.
 
-    program: folder of the program's own code; the origin is looked for there.
-    Returns {"module": path from the root model ("" is the model itself) or None,
-    "op": name, "operands": [{"name", "dtype", "shape", "device"}], "origin": {"file",
-    "line", "code", "name", "dtype"} or None}. A ragged dimension of a nested tensor has
-    length -1. The origin is the outermost call in the program that is handed the odd dtype.
+    where, odd, road, cure, case, sure: as `to_json` says. said: what happened, in a sentence.
+    asks: what cannot be known from the traceback, and the next question. autocast: what was in force.
     """
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    summaries = traceback.extract_tb(error.__traceback__)
-    for depth in range(len(frames) - 1, -1, -1):
-        call = failing_expression(summaries[depth])
-        operands = list(tensors_of(call, frames[depth])) if call is not None else []
-        if operands:
-            break
-    else:
-        return None
-    inner, path = module_of(frames[: depth + 1])
-    return {
-        "module": path,
-        "op": operation(call),
-        "operands": [describe(name, tensor) for name, tensor in operands],
-        "origin": origin(
-            frames[: depth + 1], summaries, odd_dtype(operands, inner, frames), program
-        ),
-    }
+
+    error: dict
+    where: dict | None = None
+    odd: dict | None = None
+    road: list = field(default_factory=list)
+    cure: dict | None = None
+    case: str | None = None
+    sure: bool = False
+    said: str = ""
+    autocast: str = ""
+    census: str = ""
+    asks: list = field(default_factory=list)
+
+    @property
+    def found(self):
+        """True if this is an error about dtypes, devices or scaling that the autopsy knows."""
+        return bool(self.odd or self.cure or self.case)
+
+    def to_json(self):
+        """Return {"error": {"type", "message"}, "where": as in an outcome, or None,
+        "odd": {"name", "dtype"} or None, "road": [{"file", "line", "code", "name", "dtype",
+        "how"}, ...] from where the dtype came in to the line that failed, "cure": {"at", "code",
+        "costs"} or None, "case": name or None, "sure": bool, "said", "autocast": text,
+        "asks": [text, ...]}.
+        """
+        keys = "error where odd road cure case sure said autocast asks".split()
+        return {key: getattr(self, key) for key in keys}
+
+    def blocks(self):
+        """What to show, as [(heading, [line, ...], is code)]."""
+        found = [(f"{self.error['type']}: {self.error['message']}", [self.said], False)]
+        if self.where:
+            module = self.where["module"]
+            place = {None: "no module", "": "the model itself"}.get(module, module)
+            found.append((f"Where: {place}, {self.where['op']}", [
+                f"{o['name']}: {o['dtype']} {shape_text(o['shape'])}, {o['device']}"
+                + (f", {o['layout']}" if o.get("layout") else "")
+                + ("  ← odd" if self.odd and o["name"] == self.odd["name"] else "")
+                for o in self.where["operands"]], False))
+        if self.odd and self.census:
+            found.append((f"Odd one out: {self.odd['name']}, {self.odd['dtype']}",
+                          [self.census], False))
+        if self.road:
+            width = max(len(f"{s['file']}:{s['line']}") for s in self.road)
+            found.append((f"Road of {self.road[0]['dtype']}, from where it came in", [
+                f"{s['file'] + ':' + str(s['line']):{width}}  {s['code']}"
+                + (f"   ({s['how']})" if s["how"] else "") for s in self.road], True))
+        if self.autocast:
+            found.append(("Autocast", [self.autocast], False))
+        if self.cure:
+            found.append((f"Cure, at {self.cure['at']}",
+                          self.cure["code"].splitlines(), True))
+            found.append(("Costs", [self.cure["costs"]], False))
+        if self.case:
+            from cases.lab.explain import notebook
+
+            found.append(("The same failure, run and measured",
+                          [f"case {self.case}, notebooks/{notebook(self.case)}"], False))
+        if not self.sure and self.asks:
+            found.append(("Not sure", self.asks, False))
+        return found
+
+    def text(self):
+        """Plain text; the HTML says the same."""
+        return "\n\n".join("\n".join([heading, *(f"  {line}" for line in lines if line)])
+                           for heading, lines, _ in self.blocks())
+
+    __str__ = __repr__ = text
+
+    def _repr_html_(self):
+        found = []
+        for heading, lines, code in self.blocks():
+            found.append(f"<h4>{html.escape(heading)}</h4>")
+            if code:
+                found.append(f"<pre>{html.escape(chr(10).join(lines))}</pre>")
+            else:
+                found.append("".join(f"<div>{html.escape(line)}</div>" for line in lines if line))
+        return "".join(found)
 
 
-def failing_expression(summary):
-    """Return the ast node of the call or operator that the frame was busy with, or None."""
-    line = summary.line or ""
-    text = line
-    if getattr(summary, "colno", None) is not None and summary.end_lineno is not None:
-        lines = [linecache.getline(summary.filename, number)
-                 for number in range(summary.lineno, summary.end_lineno + 1)]
-        if lines and all(lines):
-            # Columns count bytes of UTF-8.
-            lines[-1] = lines[-1].encode()[: summary.end_colno].decode()
-            lines[0] = lines[0].encode()[summary.colno :].decode()
-            text = "".join(lines)
-    return expression(text) or expression(textwrap.dedent(line).removeprefix("return "))
+def shape_text(shape):
+    return "×".join("ragged" if length == -1 else str(length) for length in shape) or "scalar"
 
 
-def expression(text):
-    """Return the outermost call or operator in a line of code, or None.
+def autopsy(error):
+    """Return the Autopsy of an exception that was raised. Never raises, and changes nothing.
 
-    The first line of a call that goes on is enough: the open brackets are closed.
+    error: an exception with its traceback, as caught. Anything else gets an Autopsy that says so.
     """
-    text = text.strip()
-    for candidate in (text, text + ")", text + "))", text + "0)"):
-        try:
-            tree = ast.parse(f"({candidate}\n)", mode="eval").body
-        except SyntaxError:
-            continue
-        return next((n for n in ast.walk(tree) if isinstance(n, (ast.Call, ast.BinOp))), None)
-    return None
+    try:
+        message = str(error).strip()
+    except Exception:
+        message = "(its message cannot be read)"
+    result = Autopsy({"type": type(error).__name__, "message": shortened(message)})
+    if not isinstance(error, BaseException):
+        result.error = {"type": "nothing to read", "message": f"{type(error).__name__} is no "
+                        "exception"}
+        result.said = "Give it an exception that was caught: cases.autopsy(error)."
+        return result
+    try:
+        with torch._C.DisableTorchFunction():
+            Reader(error, message, result).read()
+    except Exception as fault:
+        if __import__("os").environ.get("DEBUG"): __import__("traceback").print_exc()
+        result.asks.append(f"The reading stopped halfway ({type(fault).__name__}); what is above "
+                           "was read before. Please report it with the script.")
+        result.sure = False
+    finally:
+        frames.forget()
+    return result
 
 
-def operation(node):
-    """Name of the operation: linear, baddbmm, matmul, …"""
-    if isinstance(node, ast.BinOp):
-        return OPERATORS.get(type(node.op), type(node.op).__name__.lower())
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+def shortened(message):
+    return message if len(message) <= LONGEST else message[:LONGEST].rstrip() + " …"
 
 
-def tensors_of(node, frame):
-    """Yield (name, tensor) of the operands of `node` that are plain names in `frame`."""
-    if isinstance(node, ast.BinOp):
-        arguments = [(None, node.left), (None, node.right)]
-    else:
-        arguments = [(None, argument) for argument in node.args]
-        arguments += [(keyword.arg, keyword.value) for keyword in node.keywords]
-        if isinstance(node.func, ast.Attribute):
-            arguments.insert(0, (None, node.func.value))
-    seen = set()
-    for keyword, argument in arguments:
-        items = argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
-        for item in items:
-            base = base_name(item)
-            value = look_up(base, frame) if base is not None else None
-            if isinstance(value, torch.Tensor) and id(value) not in seen:
-                seen.add(id(value))
-                yield keyword or ast.unparse(base).replace("self.", ""), value
+class Reader:
+    """Reads one exception into an Autopsy. It holds the user's objects, and goes with its call."""
 
+    def __init__(self, error, message, result):
+        self.error, self.message, self.result = error, message, result
 
-def base_name(node):
-    """Strip views from an expression: `q.transpose(0, 1)[:2]` is about `q`."""
-    while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr not in ("transpose", "permute", "view", "reshape", "unsqueeze",
-                                      "squeeze", "flatten", "contiguous", "t", "expand"):
-                return None
-            node = node.func.value
-        elif isinstance(node, (ast.Subscript, ast.Starred)):
-            node = node.value
-        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-            node = node.value
+    def read(self):
+        self.sites, self.failure = self.find()
+        result = self.result
+        if self.failure is None:
+            result.said = "No frame of this traceback holds a tensor operation."
+            result.asks.append("Is this the exception itself, with its traceback? From a log alone, "
+                               "paste the text to: python -m cases explain -")
+            self.scaling()
+            return
+        self.to_where()
+        for reading in (self.scaling, self.fused, self.overflow, self.indices, self.no_kernel,
+                        self.backward, self.devices, self.mismatch):
+            if reading():
+                break
         else:
-            break
-    return node if isinstance(node, (ast.Name, ast.Attribute)) else None
+            result.said = self.no_dtype()
+        self.say_autocast()
 
+    def find(self):
+        """The Sites and the Failure of the exception in the chain that shows a tensor operation."""
+        first = None
+        for error in frames.chain(self.error):
+            sites = frames.sites(error)
+            failure = where.failing(sites)
+            first = first or (sites, None)
+            if failure is not None:
+                return sites, failure
+        return first
 
-def look_up(node, frame):
-    """Value of a name or an attribute of one, read without running anyone's code."""
-    if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
-    if not isinstance(node, ast.Attribute):
+    def to_where(self):
+        self.result.where = where.to_json(self.failure)
+        for told, (_, tensor, _) in zip(self.result.where["operands"], self.failure.operands,
+                                        strict=True):
+            if tensor.is_quantized:
+                told["layout"] = "quantised"
+            elif tensor.is_nested:
+                told["layout"] = "nested"
+            elif tensor.layout is not torch.strided:
+                told["layout"] = name_of(tensor.layout)
+
+    # --- kinds of failures ----------------------------------------------------------------
+
+    def scaling(self):
+        for words, meaning in SCALER.items():
+            if words in self.message:
+                self.result.said = meaning
+                self.result.asks.append(
+                    "Where were the weights made half? Leave them float32 and let autocast cast."
+                    if "FP16" in words else
+                    "Follow one step of the loop: backward, unscale_, step, update, each once.")
+                if "FP16" in words:
+                    self.half_weights()
+                return True
+        return False
+
+    def half_weights(self):
+        root = self.failure.root if self.failure else self.any_model()
+        found = self.conversion(root, torch.float16)
+        if self.failure and self.failure.operands:
+            odd = next((o for o in self.failure.operands if o[1].dtype == torch.float16), None)
+            if odd:
+                self.result.odd = {"name": odd[0], "dtype": "float16"}
+        if found is None:
+            return
+        site, node, line = found
+        self.result.road = [self.station(site, line, node, text(node.func), torch.float16, "cast")]
+        written = cure.source_of(site, node.func.value)
+        change = cure.change(site, [(node, written)])
+        if change:
+            self.result.cure = {**change, "costs": "the weights take twice the memory, and keep "
+                                "small updates; autocast still computes in low precision"}
+            self.result.sure = True
+
+    def any_model(self):
+        return next((value for site in self.sites for value in site.locals.values()
+                     if frames.is_module(value)), None)
+
+    def conversion(self, root, dtype):
+        """The (Site, node, line) of the last call in the frames that made a model `dtype`."""
+        found = None
+        for site in self.sites:
+            if not site.mine:
+                continue
+            source = frames.scope(site)
+            for node in origin.own_nodes(source) if source is not None else ():
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and \
+                        node.lineno < site.line and origin.cast_of(node, site) == dtype:
+                    base = frames.look_up(node.func.value, site)
+                    if frames.is_module(base) or isinstance(node.func.value, ast.Call):
+                        found = site, node, node.lineno
+        return found
+
+    def fused(self):
+        failure, result = self.failure, self.result
+        if failure.op not in FUSED or len(self.dtypes()) > 1:
+            return False
+        result.said = (f"Every operand outside is {self.told(self.dtypes())}. The fused encoder "
+                       "layer makes the low precision inside, where autocast does not cover it.")
+        result.case, result.sure = "encoder_bf16", True
+        user = self.users_line()
+        if user is not None:
+            site, line = user
+            mine = cure_line(site, line)
+            if mine:
+                name = cure.torch_name(site)
+                change = cure.change(site, [mine],
+                                     f"{name}.backends.mha.set_fastpath_enabled(False)")
+                result.cure = {**change, "costs": "the fused road is off for the whole process; "
+                               "where padding was packed away it is computed too"}
+        return True
+
+    def overflow(self):
+        found = OVERFLOW.search(self.message)
+        if not found:
+            return False
+        dtype = NAMES.get(found[1].lower())
+        result, failure = self.result, self.failure
+        result.said = (f"A number is written into a {name_of(dtype) if dtype else found[1]} tensor "
+                       "that is larger than any number of that dtype.")
+        result.case, result.sure = "cpu_half", True
+        number = next((part for _, part in reversed(where.arguments_of(failure.node))
+                       if is_number(part, failure.site)), None)
+        if number is not None and dtype is not None and failure.site.mine:
+            value = frames.look_up(number, failure.site)
+            low = isinstance(number, ast.UnaryOp) or isinstance(value, (int, float)) and value < 0
+            end = "min" if low else "max"
+            name = cure.torch_name(failure.site)
+            new = f"{name}.finfo({cure.dtype_text(failure.site, dtype)}).{end}"
+            change = cure.change(failure.site, [(number, new)])
+            result.cure = change and {**change, "costs": "none: softmax makes zero of it all the "
+                                      "same. Two such numbers added do overflow"}
+        return True
+
+    def indices(self):
+        if not INDICES.search(self.message):
+            return False
+        failure = self.failure
+        ints = (torch.int64, torch.int32, torch.bool, torch.uint8)
+        named = "target" if "loss" in failure.op or "cross_entropy" in failure.op else None
+        wrong = [o for o in failure.operands if o[0] == named and o[1].dtype != torch.int64] or \
+                [o for o in failure.operands if o[1].dtype not in ints] or \
+                [o for o in failure.operands if o[1].dtype == torch.int32]
+        if not wrong:
+            return False
+        if failure.op == "embedding" and (own := [o for o in wrong if o[0] == "input"]):
+            wrong = own
+        self.result.said = (f"`{wrong[0][0]}` are places, not numbers: they must be int64. "
+                            f"They are {name_of(wrong[0][1].dtype)}.")
+        self.tell(wrong[0], torch.int64, known=True)
+        return True
+
+    def no_kernel(self):
+        found = NO_KERNEL.search(self.message)
+        if not found:
+            return False
+        failure, result = self.failure, self.result
+        name = next(filter(None, found.groups()))
+        dtype = NAMES.get(name.lower())
+        odd = next((o for o in failure.operands
+                    if o[1].dtype == dtype or dtype is None and is_low(o[1].dtype)), None)
+        if odd is None:
+            result.said = f"The kernel behind {failure.op} takes no {name}."
+            result.asks.append("Which tensor was of that dtype? None of the operands in sight is.")
+            return True
+        dtype = odd[1].dtype
+        device = odd[1].device.type
+        result.said = (f"{failure.op} has no kernel for {name_of(dtype)} on {device} in torch "
+                       f"{torch.__version__.split('+')[0]}. No operand is wrong: all are "
+                       f"{self.told(self.dtypes())}.")
+        if device == "cpu" and dtype.is_floating_point:
+            result.case = "cpu_half"
+        known = {o[1].dtype for o in failure.operands if o[1].dtype.is_floating_point}
+        home = torch.float32
+        if len(known) > 1:
+            result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
+                           f"{self.told(known - {dtype})} on {device}.")
+        self.tell(odd, home, known=True, cure_it=False)
+        change = self.in_float32(dtype)
+        if change:
+            result.cure = {**change, "costs": "this op in float32: two casts, and twice the memory "
+                           "while it runs; its result is rounded to the old dtype"
+                           if dtype.is_floating_point else "a copy in float32"}
+        result.sure = True
+        return True
+
+    def in_float32(self, dtype):
+        """The failing line with its op in float32: the operands cast, and the result cast back."""
+        failure = self.failure
+        if failure.site.mine:
+            site, node = failure.site, failure.node
+        else:
+            user = self.users_line()
+            if user is None:
+                return None
+            site = user[0]
+            node = frames.working(site)
+        if not isinstance(node, (ast.Call, ast.BinOp)):
+            return None
+        edits = []
+        parts = list(cure.all_parts(node)) if isinstance(node, ast.Call) else [node.left,
+                                                                             node.right]
+        for part in parts:
+            value = frames.look_up(where.base_name(part) or part, site)
+            if frames.is_tensor(value) and value.dtype == dtype:
+                edits.append((part, f"{cure.source_of(site, part)}.float()"))
+        if isinstance(node, ast.Call) and frames.is_module(frames.look_up(node.func, site)):
+            edits.append((node.func, f"{cure.source_of(site, node.func)}.float()"))
+        if not edits:
+            return None
+        back = f".to({cure.dtype_text(site, dtype)})" if dtype.is_floating_point else ""
+        return cure.change(site, [(node, cure.source_of(site, node, edits) + back)])
+
+    def backward(self):
+        """An error of the backward pass: the line that failed is in the forward, and is over."""
+        last = next((s for s in reversed(self.sites)
+                     if not s.filename.startswith("<")), None)
+        if last is None or not any(part in last.filename.replace("\\", "/") for part in BACKWARD):
+            return False
+        user = self.users_line()
+        if user is None:
+            return False
+        site, line = user
+        call = frames.working(site)
+        if not isinstance(call, ast.Call):
+            return False
+        start = call.func.value if isinstance(call.func, ast.Attribute) and not origin.is_torch(
+            frames.look_up(call.func.value, site)) else (call.args or [None])[0]
+        if start is None:
+            return False
+        found = self.forward_of(start, site, statement_line(site, line))
+        self.result.said = "The backward pass failed: an op of the forward met two dtypes."
+        if found is None:
+            self.result.asks.append("Which line of the forward made it? Run the forward under "
+                                    "torch.autograd.set_detect_anomaly(True): it prints that line.")
+            return True
+        site, node, line, operands, module, path = found
+        self.failure = where.Failure(site, node, operands, module, path, self.failure.root)
+        self.at_forward = line
+        self.to_where()
+        self.result.said += f" It is {self.failure.op}, at {frames.show_file(site.filename)}:{line}."
+        return self.mismatch(line=line)
+
+    def forward_of(self, node, site, line):
+        """Follow a loss back to the first expression whose floating operands disagree."""
+        tracker = origin.Tracker(None)
+        for _ in range(20):
+            if isinstance(node, ast.Name):
+                bound = tracker.binding(node.id, site, line)
+                if bound is None or bound[0] != "value":
+                    return None
+                node, line = bound[1], bound[2]
+                continue
+            if not isinstance(node, (ast.Call, ast.BinOp)):
+                return None
+            operands = [(name, tensor, part) for name, tensor, part in
+                        where.operands_of(node, site)]
+            module = frames.look_up(node.func, site) if isinstance(node, ast.Call) else None
+            floats = {t.dtype for _, t, _ in operands if where.is_floating(t)}
+            if len(floats) > 1:
+                if frames.is_module(module):
+                    path = where.path_of(self.sites, module)[0]
+                    return site, node, line, operands, module, path
+                return site, node, line, operands, None, None
+            parts = [part for _, part in where.arguments_of(node)]
+            calls = [p for p in parts if isinstance(p, (ast.Call, ast.BinOp, ast.Name))
+                     and not isinstance(frames.look_up(p, site), (int, float))
+                     and not origin.is_torch(frames.look_up(p, site))]
+            if not calls:
+                return None
+            node = calls[0]
         return None
-    owner = look_up(node.value, frame)
-    if isinstance(owner, torch.nn.Module):
-        for store in (owner._parameters, owner._buffers, owner._modules):
-            if node.attr in store:
-                return store[node.attr]
-    return getattr(owner, "__dict__", {}).get(node.attr)
 
+    def devices(self):
+        places = {}
+        for name, tensor, _ in self.failure.operands:
+            places.setdefault(str(tensor.device), []).append((name, tensor))
+        # A tensor of no dimension on the CPU may meet any device.
+        hidden = len(places) > 1 and any(where.shape_of(tensor)
+                                         for _, tensor in places.get("cpu", ()))
+        said = "same device" in self.message
+        if not (hidden or said):
+            return False
+        result = self.result
+        home = self.home_device(places)
+        odd = next((o for o in self.failure.operands if str(o[1].device) != home), None)
+        told = ", ".join(f"{', '.join(n for n, _ in held)} on {place}"
+                         for place, held in places.items())
+        if said or odd is None or not ABOUT_DTYPES.search(self.message):
+            result.said = f"The operands are on several devices: {told}."
+            if odd is not None:
+                result.odd = {"name": odd[0], "dtype": name_of(odd[1].dtype)}
+                self.device_cure(odd, home)
+            return True
+        result.asks.append(f"The operands are on several devices too ({told}): a cast alone ends "
+                           "in the next error. Which device is meant?")
+        return False
 
-def module_of(frames):
-    """Return the innermost module at work and its path from the outermost that holds it."""
-    inner = None
-    for frame in reversed(frames):
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, torch.nn.Module):
-            inner = owner
-            break
-    if inner is None:
-        return None, None
-    for frame in frames:
-        for value in list(frame.f_locals.values()):
-            if isinstance(value, torch.nn.Module):
-                for path, module in value.named_modules():
-                    if module is inner:
-                        return inner, path
-    return inner, None
+    def home_device(self, places):
+        root = self.failure.root
+        counted = {}
+        if root is not None:
+            for _, module in frames.walk(root):
+                for _, tensor in frames.own_tensors(module):
+                    counted[str(tensor.device)] = counted.get(str(tensor.device), 0) + 1
+        counted = {place: number for place, number in counted.items() if place in places}
+        if counted:
+            return max(counted, key=counted.get)
+        return next((place for place in places if place != "cpu"), "cpu")
 
+    def device_cure(self, odd, home):
+        if not self.failure.site.mine:
+            return
+        site, part = self.failure.site, odd[2]
+        change = cure.change(site, [(part, f"{cure.source_of(site, part)}.to({home!r})")])
+        self.result.cure = change and {**change, "costs": "a copy to the other device at each call; "
+                                       "make it there once instead, if it does not change"}
+        self.result.sure = self.failure.root is not None
 
-def describe(name, tensor):
-    return {
-        "name": name,
-        "dtype": dtype_name(tensor.dtype),
-        "shape": shape_of(tensor),
-        "device": str(tensor.device),
-    }
+    def mismatch(self, line=None):
+        failure, result = self.failure, self.result
+        if NOT_DTYPES.search(self.message) or not ABOUT_DTYPES.search(self.message):
+            return False
+        floats = [o for o in failure.operands if where.is_floating(o[1]) or o[1].is_quantized]
+        dtypes = {o[1].dtype for o in floats}
+        if len(dtypes) < 2:
+            return False
+        odd, home, known = self.odd_of(floats)
+        if odd is None:
+            result.said = (f"{failure.op} met {self.told(dtypes)}.")
+            result.asks.append(f"Which dtype did you want here: {self.told(dtypes)}? Cast the other.")
+            return True
+        result.said = (f"{failure.op} met {name_of(odd[1].dtype)} in `{odd[0]}` beside "
+                       f"{name_of(home)}.")
+        result.case = self.matching_case(odd, dtypes)
+        self.tell(odd, home, known, line=line)
+        return True
 
+    def no_dtype(self):
+        dtypes = self.dtypes()
+        self.result.asks.append(
+            "If you think it is about dtypes, which tensor made you think so? Its dtype is what to "
+            "print next." if dtypes else "Which line of yours do you expect a tensor in?")
+        if not dtypes:
+            return "No floating operand is in sight, and the message is not about dtypes."
+        if len(dtypes) == 1:
+            return (f"All floating operands are {self.told(dtypes)}: nothing here says that dtypes "
+                    "are the cause.")
+        return (f"The operands are {self.told(dtypes)}, but the message is about something else: "
+                "cure that first.")
 
-def shape_of(tensor):
-    shape = []
-    for dimension in range(tensor.dim()):
-        try:
-            shape.append(tensor.size(dimension))
-        except RuntimeError:  # a nested tensor's rows have no common length
-            shape.append(-1)
-    return shape
+    # --- what all kinds share -------------------------------------------------------------
 
+    def dtypes(self):
+        return {o[1].dtype for o in self.failure.operands if where.is_floating(o[1])}
 
-def odd_dtype(operands, inner, frames):
-    """The floating dtype that does not belong, or None where the operands agree.
+    def told(self, dtypes):
+        return " and ".join(sorted(name_of(dtype) for dtype in dtypes)) or "no floats"
 
-    What belongs is the dtype of the failing module's own parameters among the operands;
-    without such, the most common dtype of the parameters of the models in sight.
-    """
-    floats = [tensor for _, tensor in operands if tensor.is_floating_point()]
-    dtypes = {tensor.dtype for tensor in floats}
-    if len(dtypes) < 2:
+    def odd_of(self, floats):
+        """Return (odd operand, dtype of the others, known for sure) of operands that disagree."""
+        models = self.failure.root
+        counted = where.parameters_of(models) if models is not None else {}
+        if not counted:
+            for site in self.sites:
+                for value in site.locals.values():
+                    if frames.is_module(value) and not counted:
+                        counted = where.parameters_of(value)
+        dtypes = [o[1].dtype for o in floats]
+        self.result.census = census(counted)
+        home = max(counted, key=counted.get) if counted else None
+        if home in dtypes:
+            odd = next(o for o in floats if o[1].dtype != home)
+            close = sorted(counted.values())[-2:]
+            return odd, home, len(close) < 2 or close[1] >= 1.5 * close[0]
+        if self.failure.op in ("index_put", "index_put_", "masked_scatter", "masked_scatter_",
+                               "index_copy_", "index_add_", "scatter_", "scatter", "copy_"):
+            home = floats[0][1].dtype
+            return next((o for o in floats if o[1].dtype != home), None), home, False
+        if torch.float64 in dtypes:
+            odd = next(o for o in floats if o[1].dtype == torch.float64)
+            return odd, next(d for d in dtypes if d != torch.float64), True
+        common = max(dtypes, key=dtypes.count)
+        if dtypes.count(common) > len(dtypes) / 2 and len(floats) > 2:
+            return next(o for o in floats if o[1].dtype != common), common, False
+        default = torch.get_default_dtype()
+        if default in dtypes:  # half was asked for by someone; the default comes unasked
+            odd = next(o for o in floats if o[1].dtype == default)
+            return odd, next(d for d in dtypes if d != default), False
+        return None, None, False
+
+    def tell(self, odd, home, known, line=None, cure_it=True):
+        """Fill in the odd operand, its road, and the cure at its seam."""
+        name, tensor, node = odd
+        result, failure = self.result, self.failure
+        result.odd = {"name": name, "dtype": name_of(tensor.dtype)}
+        trail = self.trail_of(odd, line)
+        result.road = [self.station(step.site, step.line, step.node, step.name, tensor.dtype,
+                                    step.how) for step in trail.steps]
+        result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
+        if not known:
+            result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
+                               f"assumed here, or {name_of(tensor.dtype)}?")
+        result.sure = known and not trail.doubts
+        if not cure_it:
+            return
+        change = None
+        if self.is_own_weight(tensor) and known:
+            change = self.convert_module(tensor, home)
+        if change is None:
+            change = cure.along(trail, failure, node, home)
+            change = change and {**change, "costs": cure.price(tensor.dtype, home, tensor)}
+        result.cure = change
+        if change is None:
+            result.asks.append(f"Where does your own code hand it over? Cast it there: "
+                               f".to({name_of(home)}).")
+
+    def trail_of(self, odd, line=None):
+        name, tensor, node = odd
+        return origin.trace(self.failure, name, node, tensor.dtype, line)
+
+    def is_own_weight(self, tensor):
+        module = self.failure.module
+        return module is not None and any(
+            held is tensor for _, held in frames.own_tensors(module))
+
+    def convert_module(self, tensor, home):
+        """Before the reader's line that calls the model: the module that was left behind, converted."""
+        failure = self.failure
+        for site in self.sites:
+            if not site.mine:
+                continue
+            named = next((name for name, value in site.locals.items()
+                          if value is failure.root and name.isidentifier()), None)
+            if named is None or failure.path is None:
+                continue
+            mine = cure_line(site, site.line)
+            if mine is None:
+                return None
+            path = python_path(named, failure.path)
+            change = cure.change(site, [mine], f"{path}.to({cure.dtype_text(site, home)})")
+            count = sum(where.size_of(t) for _, t in frames.own_tensors(failure.module))
+            return change and {**change, "costs": f"the {count:,} weights of {failure.path or named} "
+                               f"become {name_of(home)} for good; before an optimizer is made, or "
+                               "it updates the old ones"}
         return None
-    own = {id(p) for p in inner.parameters()} if inner is not None else set()
-    at_home = Counter(t.dtype for t in floats if id(t) in own)
-    if not at_home:
-        for frame in frames:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, torch.nn.Module):
-                    at_home.update({p.dtype: p.numel() for p in value.parameters()})
-    if not at_home:
+
+    def users_line(self):
+        """The innermost Site of the reader's own code, and its line; None without one."""
+        for site in reversed(self.sites):
+            if site.mine and not where.is_machinery(site):
+                return site, site.line
         return None
-    home = at_home.most_common(1)[0][0]
-    return next((dtype for dtype in (t.dtype for t in floats) if dtype != home), None)
+
+    def matching_case(self, odd, dtypes):
+        op = self.failure.op
+        if not any(is_low(dtype) for dtype in dtypes):
+            return None
+        if op in FUSED:
+            return "encoder_bf16"
+        if op in WEIGHTED or self.is_own_weight(odd[1]):
+            return "llama_vision"
+        if op in ACTIVATIONS:
+            return "chatglm_prefix"
+        return None
+
+    def station(self, site, line, node, name, dtype, how):
+        return {"file": frames.show_file(site.filename), "line": line, "code": line_text(site, line),
+                "name": name, "dtype": name_of(dtype), "how": how}
+
+    def say_autocast(self):
+        failure, result = self.failure, self.result
+        if failure is None:
+            return
+        around = autocast_around(failure.site, failure.site.line)
+        device = next((o[1].device.type for o in failure.operands), "cpu")
+        if around is None:
+            result.autocast = ("No autocast block stands around these lines; where one is switched "
+                               "on otherwise (a trainer), the traceback does not show it.")
+            return
+        at = f"{frames.show_file(around['site'].filename)}:{around['line']}"
+        if around["enabled"] is False:
+            result.autocast = f"Switched off here, by the block at {at}."
+        elif around["device"] not in (None, device):
+            result.autocast = (f"The block at {at} is for {around['device']}; these tensors are on "
+                               f"{device}, where it does nothing.")
+        else:
+            dtype = name_of(around["dtype"]) if around["dtype"] else "a dtype that cannot be read"
+            unsure = "" if around["enabled"] else ", if it is switched on"
+            result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
 
 
-def origin(frames, summaries, odd, program):
-    """The outermost call in the program's own files that is handed a tensor of dtype `odd`."""
-    if odd is None or program is None:
-        return None
-    for frame, summary in zip(frames, summaries, strict=False):
-        if Path(summary.filename).parent != Path(program):
-            continue
-        call = failing_expression(summary)
-        for name, tensor in tensors_of(call, frame) if call is not None else ():
-            if tensor.dtype == odd:
-                return {
-                    "file": Path(summary.filename).name,
-                    "line": summary.lineno,
-                    "code": summary.line,
-                    "name": name,
-                    "dtype": dtype_name(odd),
-                }
+def census(counted):
+    """What a model's parameters are, in words."""
+    if not counted:
+        return ""
+    whole = sum(counted.values())
+    parts = [f"{100 * number / whole:.0f} % {name_of(dtype)}"
+             for dtype, number in sorted(counted.items(), key=lambda pair: -pair[1])]
+    return f"The model's {whole:,} parameters: {', '.join(parts)}."
+
+
+def is_low(dtype):
+    return dtype in (torch.float16, torch.bfloat16)
+
+
+def is_number(node, site):
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand, site)
+    value = frames.look_up(node, site)
+    if isinstance(node, ast.Call):
+        return text(node.func) == "float"
+    return type(value) in (int, float) and not isinstance(node, ast.Constant) or isinstance(
+        node, ast.Constant) and type(node.value) is float or type(value) is int and abs(value) > 1e4
+
+
+def line_text(site, line):
+    return frames.linecache.getline(site.filename, line).strip()
+
+
+def cure_line(site, line):
+    """(node, its own text) of the statement at a line: something to put a line before."""
+    source = frames.scope(site)
+    start = statement_line(site, line)
+    for node in origin.own_nodes(source) if source is not None else ():
+        if isinstance(node, ast.stmt) and node.lineno == start:
+            return whole_line(site, start)
     return None
+
+
+def whole_line(site, line):
+    kept = frames.linecache.getline(site.filename, line).rstrip("\n")
+    node = ast.Pass(lineno=line, end_lineno=line, col_offset=0,
+                    end_col_offset=len(kept.encode()))
+    return node, kept
+
+
+def python_path(root, path):
+    """'1.inner' of model as Python: model[1].inner."""
+    found = root
+    for part in path.split(".") if path else ():
+        found += f"[{part}]" if part.isdigit() else f".{part}"
+    return found

@@ -10,6 +10,7 @@ torch and device a message was raised, and what a fix did there, is read from th
 import collections
 import functools
 import html
+import itertools
 import json
 import os
 import re
@@ -109,44 +110,57 @@ class Answer:
         return found if self.recognised else {**found, "send": list(SEND)}
 
     def blocks(self):
-        """What to show, as [(heading, [line, ...]), ...]."""
+        """What to show, as [(heading, [(name, text), ...]), ...]; a name may be empty."""
         if not self.readings:
             return [("Not recognised: no rule here knows these words as an error about dtypes.",
-                     ["To ask elsewhere, or to report it, send:", *(f"- {what}" for what in SEND)])]
+                     [("", "To ask elsewhere, or to report it, send:"),
+                      *(("", f"- {what}") for what in SEND)])]
         first, *others = self.readings
-        lines = [f"why: {first.why}"]
-        for operand in first.operands:
-            lines.append(f"{operand['name']}: {operand['dtype']}, {operand['means']}")
-        about = ("torch", first.torch), ("device", first.device), ("cause", first.cause)
-        lines += [f"{name}: {text}" for name, text in about if text]
-        lines += [f"check: {check}" for check in first.checks]
+        rows = [(operand["name"], f"{operand['dtype']}, {operand['means']}")
+                for operand in first.operands]
+        rows.append(("cause", first.cause))
+        rows += [("check", check) for check in first.checks]
         for cure in first.cures:
             measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
-            lines.append(f"cure: {cure['text']} Costs: {cure['costs']}.{measured}")
+            rows.append(("cure", f"{cure['text']} Costs: {cure['costs']}.{measured}"))
         if first.case:
-            lines.append(f"case: {first.case}, notebook {notebook(first.case)}; its program: "
-                         f"python -m cases run {first.case}")
-        lines += [item for item in first.evidence if item.startswith("recorded")]
-        reports = [item for item in first.evidence if not item.startswith("recorded")]
-        lines += [f"public reports: {', '.join(reports)}"] if reports else []
-        blocks = [(first.kind, lines)]
+            rows.append(("notebook", notebook(first.case)))
+            rows.append(("program", f"python -m cases run {first.case}"))
+        about = ("torch", first.torch), ("device", first.device), ("why", first.why)
+        rows += [(name, text) for name, text in about if text]
+        rows += [tuple(item.split(": ", 1)) for item in first.evidence
+                 if item.startswith("recorded: ")]
+        reports = [item for item in first.evidence if not item.startswith("recorded: ")]
+        rows += [("public reports", ", ".join(reports))] if reports else []
+        blocks = [(first.kind, rows)]
         if others:
-            blocks.append(("It may also be", [f"{other.kind}: {other.cause} ({other.why})"
+            blocks.append(("It may also be", [(other.kind, f"{other.cause} ({other.why})")
                                               for other in others]))
         return blocks
 
     def text(self):
         """Plain text; the HTML says the same."""
-        return "\n\n".join("\n".join([heading, *(f"  {line}" for line in lines)])
-                           for heading, lines in self.blocks())
+        return "\n\n".join(
+            "\n".join([heading, *(f"  {name}: {text}" if name else f"  {text}"
+                                  for name, text in rows)])
+            for heading, rows in self.blocks())
 
     __str__ = __repr__ = text
 
     def _repr_html_(self):
-        return "".join(
-            f"<h4>{html.escape(heading)}</h4><ul>"
-            + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
-            for heading, lines in self.blocks())
+        # Inline, for Jupyter sets text flush right and strips style sheets from untrusted pages.
+        left = 'style="text-align:left;vertical-align:top"'
+        parts = []
+        for heading, rows in self.blocks():
+            body = ""
+            for name, group in itertools.groupby(rows, key=lambda row: row[0]):
+                texts = [html.escape(text) for _, text in group]
+                head = f"<th scope=row rowspan={len(texts)} {left}>{html.escape(name)}</th>" if name else ""
+                body += f"<tr>{head}" + "<tr>".join(f"<td {left}>{text}</td></tr>"
+                                                     for text in texts)
+            parts.append(f'<table class="ht-answer"><caption {left}><strong>{html.escape(heading)}'
+                         f"</strong></caption><tbody>{body}</tbody></table>")
+        return "".join(parts)
 
 
 def explain(text):
@@ -290,8 +304,7 @@ def check(text):
     if "\0" in text or odd > len(text) / 10:
         raise BadInput("not text; give a message, a traceback or a symptom as text")
     if not text.strip():
-        raise BadInput("empty; give a message, a traceback, a symptom in words, or - for "
-                       "standard input")
+        raise BadInput("empty; give a message, a traceback, or a symptom in words")
     return text
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.autopsy import expression, operation, shape_of
+from cases.lab.frames import expression
+from cases.lab.where import operation, shape_of
 from cases.lab.case import dtype_name
 from cases.lab.run import call, fixed_run, run, steady
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from cases.lab import autopsy, numerics
+from cases.lab import numerics, where
 from cases.lab.case import BadInput, Missing, dtype_name
 from cases.lab.messages import same_error
 
@@ -22,7 +22,7 @@ class Outcome:
     """What one run did. Every field is measured; see DESIGN's contract for the JSON form.
 
     status: "raised" or "ran". verdict: "fails", "moves", "runs" or "costs".
-    error: {"type", "message"} or None. where: see cases.lab.autopsy.locate.
+    error: {"type", "message"} or None. where: see cases.lab.where.locate.
     relative_error: against the same model in float32, padding left out; one digit, or None.
     provenance: "live", "recorded" or "emulated"; `recorded` says where and when, if so.
     """
@@ -283,7 +283,7 @@ def measure(case, setting, fixes, device, training):
         raise
     except Exception as error:
         outcome.error = {"type": type(error).__name__, "message": str(error).strip()}
-        outcome.where = autopsy.locate(error, program=case.folder)
+        outcome.where = where.locate(error, program=case.folder)
         return outcome
     if run.torch_id is not None:
         # Outside the try: an interpreter that is missing or dies is not the program's outcome.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cases.lab.autopsy import locate
+from cases.lab.where import locate
 
 HALF = torch.float16
 

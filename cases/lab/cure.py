@@ -1,0 +1,173 @@
+"""The cure of a dtype failure: the one place to change, the line as it should read, the price."""
+
+import ast
+import linecache
+
+import torch
+
+from cases.lab import frames, where
+from cases.lab.origin import CREATES, LIKE, Function, keyword_of, name_of, text
+
+DIGITS = {torch.float16: "about 3 digits, nothing above 65504",
+          torch.bfloat16: "about 2 digits", torch.float32: "about 7 digits"}
+
+
+def change(site, edits, before=""):
+    """Return {"at", "code"}: the lines of a Site with nodes replaced, and a line put before them.
+
+    edits: [(node, new text)], on one statement. None where the source is not to be had.
+    """
+    first = min(node.lineno for node, _ in edits)
+    last = max(node.end_lineno for node, _ in edits)
+    if not all(linecache.getline(site.filename, number) for number in range(first, last + 1)):
+        return None
+    code = spliced(site, (first, 0), (last, None), edits).rstrip("\n")
+    if before:
+        code = code[:len(code) - len(code.lstrip())] + before + "\n" + code
+    span = f"{first}" if first == last else f"{first}-{last}"
+    return {"at": f"{frames.show_file(site.filename)}:{span}", "code": code}
+
+
+def spliced(site, start, end, edits):
+    """The source from (line, byte) to (line, byte), with nodes in it replaced by other text."""
+    lines = [linecache.getline(site.filename, number).encode()
+             for number in range(start[0], end[0] + 1)]
+    before = [sum(map(len, lines[:place])) for place in range(len(lines))]
+
+    def offset(line, column):
+        return before[line - start[0]] + column
+
+    source = b"".join(lines)
+    stop = len(source) if end[1] is None else offset(*end)
+    for node, new in sorted(edits, key=lambda edit: -offset(edit[0].lineno, edit[0].col_offset)):
+        first = offset(node.lineno, node.col_offset)
+        last = offset(node.end_lineno, node.end_col_offset)
+        source = source[:first] + new.encode() + source[last:]
+        stop += len(new.encode()) - (last - first)
+    return source[offset(*start):stop].decode()
+
+
+def source_of(site, node, edits=()):
+    """The text of a node as it stands in its file, in brackets if a method cannot follow it."""
+    found = spliced(site, (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset),
+                    edits)
+    plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return found if plain else f"({found})"
+
+
+def torch_name(site):
+    """What this file calls torch."""
+    return next((name for name, value in site.globals.items() if value is torch), "torch")
+
+
+def dtype_text(site, dtype):
+    return f"{torch_name(site)}.{name_of(dtype)}"
+
+
+def cast(site, node, dtype):
+    """The text of a node, cast; a creation is given the dtype instead."""
+    written = dtype_text(site, dtype)
+    found = source_of(site, node)
+    if isinstance(node, ast.Call):
+        called = where.operation(node)
+        given = keyword_of(node, "dtype")
+        if called in (CREATES | LIKE) - {"from_numpy"} and given is not None:
+            shorter = source_of(site, given)
+            return found.replace(f"dtype={shorter}", f"dtype={written}")
+        if called in (CREATES | LIKE) - {"from_numpy", "as_tensor"} and not isinstance(
+                node.args[-1] if node.args else None, ast.Starred):
+            inside = found.rstrip()[:-1].rstrip().rstrip(",")
+            return f"{inside}, dtype={written})"
+    return f"{found}.to({written})"
+
+
+def recast(site, node, dtype):
+    """The text of a cast, to another dtype."""
+    written = dtype_text(site, dtype)
+    if isinstance(node.func, ast.Attribute) and where.operation(node) != "type_as":
+        inner = source_of(site, node.func.value)
+        if where.operation(node) in ("to", "type"):
+            for part in [*node.args, *(k.value for k in node.keywords)]:
+                value = frames.look_up(part, site)
+                if isinstance(value, torch.dtype) or text(part).endswith(".dtype"):
+                    return source_of(site, node).replace(source_of(site, part), written)
+        return f"{inner}.to({written})"
+    return cast(site, node, dtype)
+
+
+def along(trail, failure, odd, home):
+    """Return the change that gives the odd dtype's road the dtype `home`, at its seam, or None.
+
+    A creation is given the right dtype, a cast the right target. What comes out of a module, a
+    loader, a function that has its reasons, is cast where it is handed on. Only the reader's own
+    files are changed.
+    """
+    seams = [step for step in trail.steps if step.site.mine]
+    if not seams:
+        return None
+    entry, seam = seams[0], next((s for s in seams if not isinstance(s.site, Function)), None)
+    node = entry.node
+    if entry is trail.steps[0]:
+        if trail.how in ("made", "numpy") and isinstance(node, ast.Call):
+            return change(entry.site, [(node, cast(entry.site, node, home))])
+        if trail.how == "cast" and isinstance(node, ast.Call) and not isinstance(
+                entry.site, Function) and where.operation(node) not in ("softmax", "sum", "mean"):
+            called = frames.look_up(node.func, entry.site)
+            if not frames.is_module(called):
+                return change(entry.site, [(node, recast(entry.site, node, home))])
+    for step in seams:
+        if isinstance(step.site, Function):
+            continue
+        piece = piece_of(step, trail.dtype)
+        if piece is not None:
+            return change(step.site, [(piece, cast(step.site, piece, home))])
+    if seam is not None and odd is not None and failure.site.mine:
+        return change(failure.site, [(odd, cast(failure.site, odd, home))])
+    return None
+
+
+def piece_of(step, dtype):
+    """The part of a step's expression that carries the odd dtype, to be cast there, or None."""
+    node = step.node
+    if isinstance(node, ast.Call):
+        called = frames.look_up(node.func, step.site)
+        if step.how in ("parameter", "cast", "made") or frames.is_module(called) and \
+                not any(text(part) == step.name for part in all_parts(node)):
+            return node
+        for part in all_parts(node):
+            if text(part) == step.name:
+                return part
+        return None if step.how == "loader" else node if step.how else None
+    if isinstance(node, ast.BinOp):
+        return next((p for p in (node.left, node.right) if text(p) == step.name), None)
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and step.how in ("parameter", "buffer",
+                                                                       "attribute"):
+        return node
+    return None
+
+
+def all_parts(node):
+    """The arguments of a call, and the members of a list among them."""
+    for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
+        if isinstance(part, (ast.List, ast.Tuple)):
+            yield from part.elts
+        else:
+            yield part
+    if isinstance(node.func, ast.Attribute):
+        yield node.func.value
+
+
+def price(dtype, home, tensor=None):
+    """What a cast of a tensor costs, in words."""
+    size = ""
+    if tensor is not None:
+        count = where.size_of(tensor)
+        item = torch.empty((), dtype=home).element_size()
+        size = f" of {count * item:,} bytes" if count else ""
+    if not home.is_floating_point:
+        return f"a copy{size}; a fraction is cut off, so check that there are none"
+    if dtype is not None and dtype.is_floating_point and \
+            torch.finfo(dtype).bits > torch.finfo(home).bits or dtype == torch.float16 != home \
+            and home == torch.bfloat16:
+        return f"one rounding to {name_of(home)} ({DIGITS.get(home, '')}) and a copy{size}"
+    return f"a copy{size}, in {name_of(home)}; nothing is rounded"

@@ -1,0 +1,397 @@
+"""The frames of a traceback, read without running anyone's code and without keeping anything.
+
+Values come from namespaces and `__dict__`s, never from `getattr`: a property of a user's object
+is not ours to call. A `Site` and what it holds must not outlive the reading.
+"""
+
+import ast
+import builtins
+import linecache
+import sys
+import sysconfig
+import traceback
+import types
+from pathlib import Path
+
+import torch
+
+from cases.lab.base import ROOT
+
+OUTER, INNER = 50, 150  # frames of a long traceback that are read
+CHAIN = 10  # exceptions of a chain that are looked at
+WHOLE = 5_000  # lines of a file that is parsed whole
+ITEMS = 64  # tensors of one list that are told apart
+MISSING = object()
+ELSEWHERE = tuple(
+    str(Path(path).resolve()) + "/"
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_path(name))
+)
+
+
+def is_module(value):
+    """True for an nn.Module. `isinstance` would ask the object, whose answer may be code."""
+    return issubclass(type(value), torch.nn.Module)
+
+
+def is_tensor(value):
+    return issubclass(type(value), torch.Tensor)
+
+
+class Site:
+    """One frame: where it stood, and the names that it knew.
+
+    parent: the Site that called it, or None. span: (line, end line, column, end column) of the
+    expression at work, columns in characters; None where Python does not tell (3.10).
+    """
+
+    def __init__(self, filename, line, name, code, namespaces, parent, span=None, text=None):
+        self.filename, self.line, self.name, self.code = filename, line, name, code
+        self.locals, self.globals = namespaces
+        self.parent, self.span = parent, span
+        self.text = linecache.getline(filename, line) if text is None else text
+
+    @property
+    def module(self):
+        """The nn.Module whose method this is, or None."""
+        owner = self.locals.get("self")
+        return owner if is_module(owner) else None
+
+    @property
+    def mine(self):
+        """True for code of the reader's own: neither Python's, nor installed, nor generated."""
+        if self.filename.startswith("<") and not linecache.getline(self.filename, 1):
+            return False
+        if "site-packages" in self.filename or "dist-packages" in self.filename:
+            return False
+        return not str(Path(self.filename).absolute()).startswith(ELSEWHERE)
+
+
+def namespaces_of(frame):
+    """Return (locals, globals) of a frame, the first as a copy.
+
+    Before Python 3.13 `f_locals` is a snapshot that the frame keeps, and with it every object,
+    even after `del` in its function. It is emptied again, unless the user holds it: `locals()`
+    is the same dict.
+    """
+    space = frame.f_locals
+    if space is frame.f_globals or not frame.f_code.co_flags & 2:  # CO_NEWLOCALS: a function's
+        return space, frame.f_globals
+    copy = dict(space)
+    if type(space) is dict and sys.getrefcount(space) <= 3:  # the frame, `space`, the argument
+        space.clear()
+    return copy, frame.f_globals
+
+
+def sites(error):
+    """Return the Sites of an exception's traceback, outermost first."""
+    raised = list(traceback.walk_tb(error.__traceback__))
+    places = positions(error.__traceback__)
+    if len(raised) > OUTER + INNER:
+        raised = raised[:OUTER] + raised[-INNER:]
+        places = places[:OUTER] + places[-INNER:]
+    found = []
+    for (frame, line), span in zip(raised, places, strict=True):
+        code = frame.f_code
+        linecache.checkcache(code.co_filename)
+        linecache.lazycache(code.co_filename, frame.f_globals)
+        found.append(Site(code.co_filename, line, code.co_name, code, namespaces_of(frame),
+                          found[-1] if found else None, span))
+    return found
+
+
+def positions(tb):
+    """Return the span of the expression at work in each frame; None before Python 3.11."""
+    spans = []
+    while tb is not None:
+        span, code = None, tb.tb_frame.f_code
+        if tb.tb_lasti >= 0 and hasattr(code, "co_positions"):
+            at = list(code.co_positions())[tb.tb_lasti // 2]
+            if None not in at:
+                line, end, column, end_column = at
+                span = (line, end, characters(code.co_filename, line, column),
+                        characters(code.co_filename, end, end_column))
+        spans.append(span)
+        tb = tb.tb_next
+    return spans
+
+
+def characters(filename, line, column):
+    """Columns count bytes of UTF-8; return one in characters."""
+    return len(linecache.getline(filename, line).encode()[:column].decode("utf-8", "ignore"))
+
+
+def chain(error):
+    """Return the exceptions that led to `error`, itself first, as Python would print them."""
+    found = [error]
+    while len(found) < CHAIN:
+        last = found[-1]
+        before = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if before is None or before in found:
+            break
+        found.append(before)
+    return found
+
+
+# --- source -----------------------------------------------------------------------------------
+
+_trees = {}
+
+
+def forget():
+    """Drop the parsed sources: an edited notebook cell or file is read anew at each autopsy."""
+    _trees.clear()
+
+
+def tree(filename):
+    """Return the ast of a file, or None where there is no source or too much of it."""
+    key = filename, None
+    if key not in _trees:
+        lines = linecache.getlines(filename)
+        _trees[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
+    return _trees[key]
+
+
+def parse(source, first=1):
+    """Return the ast of some lines, numbered from `first`, or None. They may be indented."""
+    for text, shift in (source, 0), ("if 1:\n" + source, -1):
+        try:
+            found = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return ast.increment_lineno(found, first - 1 + shift)
+    return None
+
+
+def scope(site):
+    """Return the ast node of the function, comprehension or module that `site` runs, or None."""
+    if site.code is None:
+        return None
+    if site.name == "<module>":
+        return tree(site.filename)
+    key = site.filename, site.code.co_firstlineno, site.name
+    if key not in _trees:
+        # The lines of the function are enough, and quicker, but a comprehension's may not parse.
+        source = tree(site.filename) if site.name in COMPREHENSIONS else function_lines(site)
+        _trees[key] = next(
+            (node for node in ast.walk(source) if starts(node) == key[1] and fits(node, site.name)),
+            None,
+        ) if source is not None else None
+    return _trees[key]
+
+
+def function_lines(site):
+    """Return the ast of the lines of a function alone, or None."""
+    first = site.code.co_firstlineno
+    last = max([line for *_, line in site.code.co_lines() if line] + [first])
+    lines = linecache.getlines(site.filename)
+    for more in range(6):  # brackets may close on lines that have no code of their own
+        if (found := parse("".join(lines[first - 1:last + more]), first)) is not None:
+            return found
+    return None
+
+
+def starts(node):
+    """First line of a function's code: that of its first decorator."""
+    decorators = getattr(node, "decorator_list", None) or ()
+    return min([d.lineno for d in decorators] + [getattr(node, "lineno", -1)])
+
+
+COMPREHENSIONS = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp,
+                  "<genexpr>": ast.GeneratorExp, "<lambda>": ast.Lambda}
+
+
+def fits(node, name):
+    if name in COMPREHENSIONS:
+        return isinstance(node, COMPREHENSIONS[name])
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+
+
+def working(site):
+    """Return the ast node of the call or operator that a Site was busy with, or None.
+
+    Inside the ast of its function where that can be had, else parsed from the line alone.
+    """
+    source = scope(site)
+    if source is not None:
+        busy = (ast.Call, ast.BinOp, ast.AugAssign, ast.Subscript, ast.UnaryOp, ast.Compare)
+        nodes = [node for node in ast.walk(source)
+                 if isinstance(node, busy) or isinstance(node, ast.Assign)
+                 and any(isinstance(t, ast.Subscript) for t in node.targets)]
+        if site.span is not None:
+            exact = [node for node in nodes if span_of(site.filename, node) == site.span]
+            if exact:
+                return exact[0]
+            # `x[i] = y` works on its target.
+            for node in nodes:
+                if isinstance(node, ast.Assign) and any(
+                        span_of(site.filename, t) == site.span for t in node.targets):
+                    return node
+        on_line = [node for node in nodes if node.lineno <= site.line <= node.end_lineno
+                   and not isinstance(node, (ast.Subscript, ast.UnaryOp, ast.Compare))]
+        if site.span is None and on_line:
+            return min(on_line, key=lambda node: (node.lineno != site.line,))
+    return text_expression(site)
+
+
+def text_expression(site):
+    """The same from the text at work alone: what `where` goes by, on any Python and file."""
+    text = site.text
+    if site.span is not None:
+        line, end, column, end_column = site.span
+        lines = [linecache.getline(site.filename, number) for number in range(line, end + 1)]
+        if all(lines):
+            lines[-1] = lines[-1][:end_column]
+            lines[0] = lines[0][column:]
+            text = "".join(lines)
+    return expression(text) or expression(site.text.strip().removeprefix("return "))
+
+
+def expression(text):
+    """Return the outermost call or operator in a line of code, or None.
+
+    The first line of a call that goes on is enough: the open brackets are closed.
+    """
+    text = text.strip()
+    for candidate in (text, text + ")", text + "))", text + "0)"):
+        try:
+            found = ast.parse(f"({candidate}\n)", mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return next((n for n in ast.walk(found) if isinstance(n, (ast.Call, ast.BinOp))), None)
+    return None
+
+
+def span_of(filename, node):
+    return (node.lineno, node.end_lineno, characters(filename, node.lineno, node.col_offset),
+            characters(filename, node.end_lineno, node.end_col_offset))
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def look_up(node, site):
+    """Return what a name, an attribute or a constant index stands for; MISSING if not known."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        for space in (site.locals, site.globals, vars(builtins)):
+            if node.id in space:
+                return space[node.id]
+        return MISSING
+    if isinstance(node, ast.Attribute):
+        return attribute(look_up(node.value, site), node.attr)
+    if isinstance(node, ast.Subscript):
+        return item(look_up(node.value, site), look_up(node.slice, site))
+    return MISSING
+
+
+def attribute(owner, name):
+    """Return an attribute that is stored, not computed; MISSING for any other."""
+    if owner is MISSING:
+        return MISSING
+    if is_tensor(owner) and name == "dtype":
+        with torch._C.DisableTorchFunction():
+            return owner.dtype
+    own = stored(owner)
+    if is_module(owner):
+        for store in ("_parameters", "_buffers", "_modules"):
+            if name in own.get(store, ()):
+                return own[store][name]
+    if name in own:
+        return own[name]
+    for base in type(owner).__mro__ if not isinstance(owner, type) else owner.__mro__:
+        found = vars(base).get(name, MISSING)
+        if isinstance(found, types.FunctionType) and not isinstance(owner, type):
+            return types.MethodType(found, owner)
+        if found is not MISSING:
+            return MISSING if hasattr(type(found), "__get__") else found
+    return MISSING
+
+
+def stored(owner):
+    """Return the `__dict__` of an object, an empty one if it has none that is plain."""
+    try:
+        found = object.__getattribute__(owner, "__dict__")
+    except Exception:
+        return {}
+    return found if isinstance(found, (dict, types.MappingProxyType)) else {}
+
+
+def item(owner, key):
+    """Return an entry of a plain dict, list or tuple, or of a container of modules."""
+    if owner is MISSING or type(key) not in (str, int):
+        return MISSING
+    if is_module(owner):
+        inner = stored(owner).get("_modules") or stored(owner).get("_parameters") or {}
+        if type(key) is int:
+            return list(inner.values())[key] if -len(inner) <= key < len(inner) else MISSING
+        return inner.get(key, MISSING)
+    if not plain(owner, dict) and type(stored(owner).get("data")) is dict:
+        owner = stored(owner)["data"]  # a UserDict, as tokenizers return
+    if plain(owner, dict):
+        return dict.get(owner, key, MISSING)
+    if type(owner) in (list, tuple) and type(key) is int and -len(owner) <= key < len(owner):
+        return owner[key]
+    return MISSING
+
+
+def plain(value, kind):
+    """True for a `kind`, or a class made of it that looks its entries up the same way."""
+    return issubclass(type(value), kind) and type(value).__getitem__ is kind.__getitem__
+
+
+def tensors_in(value, name):
+    """Yield (name, tensor) of a tensor, or of those in a list, tuple or dict, one level deep."""
+    if is_tensor(value):
+        yield name, value
+    elif plain(value, tuple) or plain(value, list):
+        for place, part in enumerate(value[:ITEMS]):
+            if is_tensor(part):
+                yield f"{name}[{place}]", part
+    elif plain(value, dict):
+        for key in list(dict.keys(value))[:ITEMS]:
+            if type(key) is str and is_tensor(dict.get(value, key)):
+                yield f"{name}[{key!r}]", dict.get(value, key)
+
+
+# --- modules ----------------------------------------------------------------------------------
+
+
+def walk(root):
+    """Yield (path, module) of a model, each once, as named_modules does but by no code of it."""
+    seen, waiting = {id(root)}, [("", root)]
+    while waiting:
+        path, module = waiting.pop(0)
+        yield path, module
+        children = stored(module).get("_modules") or {}
+        for name, child in children.items():
+            if is_module(child) and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append((f"{path}.{name}" if path else name, child))
+
+
+def own_tensors(module, stores=("_parameters", "_buffers")):
+    """Yield (name, tensor) of a module's own parameters and buffers, not its children's."""
+    for store in stores:
+        for name, tensor in (stored(module).get(store) or {}).items():
+            if is_tensor(tensor):
+                yield name, tensor
+
+
+def show_file(filename):
+    """Return a file's name as told: from here, from the place it is installed in, or `In [3]`.
+
+    A notebook's cell lies in a file named by the kernel's process, which says nothing.
+    """
+    shell = sys.modules.get("IPython")
+    shell = shell.get_ipython() if shell is not None and hasattr(shell, "get_ipython") else None
+    cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    if filename in cells:
+        return f"In [{cells[filename]}]"
+    if filename.startswith("<"):
+        return filename
+    path = Path(filename).absolute()
+    places = [Path.cwd(), ROOT, *(Path(entry or ".").absolute() for entry in sys.path)]
+    inside = [path.relative_to(place).as_posix() for place in places if place in path.parents]
+    return min(inside, key=len) if inside else path.name
