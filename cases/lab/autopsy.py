@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from cases.lab import cure, frames, origin, where
+from cases.lab.messages import dtypes_in
 from cases.lab.origin import autocast_around, name_of, statement_line, text
 
 LONGEST = 500  # characters of a message that are shown
@@ -54,6 +55,7 @@ NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float
          "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
 ACTIVATIONS = ("matmul", "bmm", "baddbmm", "scaled_dot_product_attention", "einsum", "cat",
                "sdpa_attention_forward", "multi_head_attention_forward")
+INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy", "where")
 WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "embedding")
 
 
@@ -196,8 +198,8 @@ class Reader:
             self.scaling()
             return
         self.to_where()
-        for reading in (self.scaling, self.fused, self.overflow, self.indices, self.no_kernel,
-                        self.backward, self.devices, self.mismatch):
+        for reading in (self.scaling, self.fused, self.overflow, self.result_cast, self.indices,
+                        self.no_kernel, self.backward, self.devices, self.mismatch):
             if reading():
                 break
         else:
@@ -217,8 +219,10 @@ class Reader:
 
     def to_where(self):
         self.result.where = where.to_json(self.failure)
-        for told, (_, tensor, _) in zip(self.result.where["operands"], self.failure.operands,
-                                        strict=True):
+        for told, (_, tensor, *_) in zip(self.result.where["operands"], self.failure.operands,
+                                         strict=True):
+            if tensor is None:
+                continue
             if tensor.is_quantized:
                 told["layout"] = "quantised"
             elif tensor.is_nested:
@@ -242,41 +246,27 @@ class Reader:
         return False
 
     def half_weights(self):
-        root = self.failure.root if self.failure else self.any_model()
-        found = self.conversion(root, torch.float16)
-        if self.failure and self.failure.operands:
-            odd = next((o for o in self.failure.operands if o[1].dtype == torch.float16), None)
-            if odd:
-                self.result.odd = {"name": odd[0], "dtype": "float16"}
-        if found is None:
+        """GradScaler met a half parameter: which, and the line that made it half."""
+        result, failure = self.result, self.failure
+        odd = next((o for o in failure.operands if o.dtype == torch.float16), None) if failure \
+            else None
+        if odd is None:
             return
-        site, node, line = found
-        self.result.road = [self.station(site, line, node, text(node.func), torch.float16, "cast")]
-        written = cure.source_of(site, node.func.value)
-        change = cure.change(site, [(node, written)])
+        result.odd = {"name": odd.name, "dtype": "float16"}
+        made = self.made(odd.tensor, torch.float16)
+        if made is None:
+            return
+        site, node = made
+        here = origin.Step(failure.site, failure.site.line, failure.node, odd.name)
+        result.road = [self.station(step.site, step.line, step.node, step.name, torch.float16,
+                                    step.how)
+                       for step in (origin.Step(site, node.lineno, node, text(node), "parameter"),
+                                    here)]
+        change = cure.change(site, [(node, cure.source_of(site, node.func.value))])
         if change:
-            self.result.cure = {**change, "costs": "the weights take twice the memory, and keep "
-                                "small updates; autocast still computes in low precision"}
-            self.result.sure = True
-
-    def any_model(self):
-        return next((value for site in self.sites for value in site.locals.values()
-                     if frames.is_module(value)), None)
-
-    def conversion(self, root, dtype):
-        """The (Site, node, line) of the last call in the frames that made a model `dtype`."""
-        found = None
-        for site in self.sites:
-            if not site.mine:
-                continue
-            source = frames.scope(site)
-            for node in origin.own_nodes(source) if source is not None else ():
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and \
-                        node.lineno < site.line and origin.cast_of(node, site) == dtype:
-                    base = frames.look_up(node.func.value, site)
-                    if frames.is_module(base) or isinstance(node.func.value, ast.Call):
-                        found = site, node, node.lineno
-        return found
+            result.cure = {**change, "costs": "the weights take twice the memory, and keep small "
+                           "updates; autocast still computes in low precision"}
+            result.sure = True
 
     def fused(self):
         failure, result = self.failure, self.result
@@ -325,15 +315,15 @@ class Reader:
         failure = self.failure
         ints = (torch.int64, torch.int32, torch.bool, torch.uint8)
         named = "target" if "loss" in failure.op or "cross_entropy" in failure.op else None
-        wrong = [o for o in failure.operands if o[0] == named and o[1].dtype != torch.int64] or \
-                [o for o in failure.operands if o[1].dtype not in ints] or \
-                [o for o in failure.operands if o[1].dtype == torch.int32]
+        wrong = [o for o in failure.operands if o.name == named and o.dtype != torch.int64] or \
+                [o for o in failure.operands if o.dtype not in ints] or \
+                [o for o in failure.operands if o.dtype == torch.int32]
         if not wrong:
             return False
-        if failure.op == "embedding" and (own := [o for o in wrong if o[0] == "input"]):
+        if failure.op == "embedding" and (own := [o for o in wrong if o.name == "input"]):
             wrong = own
-        self.result.said = (f"`{wrong[0][0]}` are places, not numbers: they must be int64. "
-                            f"They are {name_of(wrong[0][1].dtype)}.")
+        self.result.said = (f"`{wrong[0].name}` are places, not numbers: they must be int64. "
+                            f"They are {name_of(wrong[0].dtype)}.")
         self.tell(wrong[0], torch.int64, known=True)
         return True
 
@@ -345,19 +335,19 @@ class Reader:
         name = next(filter(None, found.groups()))
         dtype = NAMES.get(name.lower())
         odd = next((o for o in failure.operands
-                    if o[1].dtype == dtype or dtype is None and is_low(o[1].dtype)), None)
+                    if o.dtype == dtype or dtype is None and is_low(o.dtype)), None)
         if odd is None:
             result.said = f"The kernel behind {failure.op} takes no {name}."
             result.asks.append("Which tensor was of that dtype? None of the operands in sight is.")
             return True
-        dtype = odd[1].dtype
-        device = odd[1].device.type
+        dtype = odd.dtype
+        device = odd.tensor.device.type
         result.said = (f"{failure.op} has no kernel for {name_of(dtype)} on {device} in torch "
                        f"{torch.__version__.split('+')[0]}. No operand is wrong: all are "
                        f"{self.told(self.dtypes())}.")
         if device == "cpu" and dtype.is_floating_point:
             result.case = "cpu_half"
-        known = {o[1].dtype for o in failure.operands if o[1].dtype.is_floating_point}
+        known = {o.dtype for o in failure.operands if o.dtype.is_floating_point}
         home = torch.float32
         if len(known) > 1:
             result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
@@ -398,6 +388,31 @@ class Reader:
         back = f".to({cure.dtype_text(site, dtype)})" if dtype.is_floating_point else ""
         return cure.change(site, [(node, cure.source_of(site, node, edits) + back)])
 
+    def result_cast(self):
+        """A result that cannot be kept: in an integer tensor given as out, or changed in place."""
+        found = re.search(r"can't be cast to the desired output type (\w+)|"
+                          r"expected condition to be a boolean tensor", self.message)
+        if not found:
+            return False
+        failure = self.failure
+        if found[1] is None:
+            odd = failure.operands[0]
+            self.result.said = f"The condition `{odd.name}` is {name_of(odd.dtype)}, not bool."
+            self.tell(odd, torch.bool, known=True)
+            return True
+        kept = NAMES.get(found[1].lower())
+        odd = next((o for o in reversed(failure.operands) if o.dtype == kept), None)
+        if odd is None:
+            return False
+        if isinstance(failure.node, ast.AugAssign):
+            odd = next(o for o in failure.operands if o.dtype == kept)
+        home = next((getattr(torch, name) for name in dtypes_in(self.message)
+                     if name != name_of(kept)), torch.float32)
+        self.result.said = (f"The result is {name_of(home)}, and `{odd.name}`, which is to hold it, "
+                            f"is {name_of(kept)}.")
+        self.tell(odd, home, known=True)
+        return True
+
     def backward(self):
         """An error of the backward pass: the line that failed is in the forward, and is over."""
         last = next((s for s in reversed(self.sites)
@@ -434,16 +449,15 @@ class Reader:
         for _ in range(20):
             if isinstance(node, ast.Name):
                 bound = tracker.binding(node.id, site, line)
-                if bound is None or bound[0] != "value":
+                if bound is None or bound.kind != "value":
                     return None
-                node, line = bound[1], bound[2]
+                node, line = bound.node, bound.line
                 continue
             if not isinstance(node, (ast.Call, ast.BinOp)):
                 return None
-            operands = [(name, tensor, part) for name, tensor, part in
-                        where.operands_of(node, site)]
+            operands = list(where.operands_of(node, site))
             module = frames.look_up(node.func, site) if isinstance(node, ast.Call) else None
-            floats = {t.dtype for _, t, _ in operands if where.is_floating(t)}
+            floats = {o.dtype for o in operands if where.is_floating(o.dtype)}
             if len(floats) > 1:
                 if frames.is_module(module):
                     path = where.path_of(self.sites, module)[0]
@@ -460,7 +474,9 @@ class Reader:
 
     def devices(self):
         places = {}
-        for name, tensor, _ in self.failure.operands:
+        for name, tensor, *_ in self.failure.operands:
+            if tensor is None:
+                continue
             places.setdefault(str(tensor.device), []).append((name, tensor))
         # A tensor of no dimension on the CPU may meet any device.
         hidden = len(places) > 1 and any(where.shape_of(tensor)
@@ -470,13 +486,13 @@ class Reader:
             return False
         result = self.result
         home = self.home_device(places)
-        odd = next((o for o in self.failure.operands if str(o[1].device) != home), None)
+        odd = next((o for o in self.failure.operands if device_of(o) != home), None)
         told = ", ".join(f"{', '.join(n for n, _ in held)} on {place}"
                          for place, held in places.items())
         if said or odd is None or not ABOUT_DTYPES.search(self.message):
             result.said = f"The operands are on several devices: {told}."
             if odd is not None:
-                result.odd = {"name": odd[0], "dtype": name_of(odd[1].dtype)}
+                result.odd = {"name": odd.name, "dtype": name_of(odd.dtype)}
                 self.device_cure(odd, home)
             return True
         result.asks.append(f"The operands are on several devices too ({told}): a cast alone ends "
@@ -498,7 +514,7 @@ class Reader:
     def device_cure(self, odd, home):
         if not self.failure.site.mine:
             return
-        site, part = self.failure.site, odd[2]
+        site, part = self.failure.site, odd.node
         change = cure.change(site, [(part, f"{cure.source_of(site, part)}.to({home!r})")])
         self.result.cure = change and {**change, "costs": "a copy to the other device at each call; "
                                        "make it there once instead, if it does not change"}
@@ -508,8 +524,10 @@ class Reader:
         failure, result = self.failure, self.result
         if NOT_DTYPES.search(self.message) or not ABOUT_DTYPES.search(self.message):
             return False
-        floats = [o for o in failure.operands if where.is_floating(o[1]) or o[1].is_quantized]
-        dtypes = {o[1].dtype for o in floats}
+        floats = [o for o in failure.operands if where.is_floating(o.dtype) or is_quantised(o.dtype)]
+        if len({o.dtype for o in floats}) == 1:
+            floats = self.with_unseen(floats)
+        dtypes = {o.dtype for o in floats}
         if len(dtypes) < 2:
             return False
         odd, home, known = self.odd_of(floats)
@@ -517,11 +535,30 @@ class Reader:
             result.said = (f"{failure.op} met {self.told(dtypes)}.")
             result.asks.append(f"Which dtype did you want here: {self.told(dtypes)}? Cast the other.")
             return True
-        result.said = (f"{failure.op} met {name_of(odd[1].dtype)} in `{odd[0]}` beside "
+        result.said = (f"{failure.op} met {name_of(odd.dtype)} in `{odd.name}` beside "
                        f"{name_of(home)}.")
         result.case = self.matching_case(odd, dtypes)
         self.tell(odd, home, known, line=line)
         return True
+
+    def with_unseen(self, floats):
+        """Add the operand that no name holds, where the message names a dtype that none in sight has.
+
+        `out[picked] = expert(x)`: the right side is gone, but the message says what it was.
+        """
+        seen = floats[0].dtype
+        named = [getattr(torch, name) for name in dtypes_in(self.message)]
+        others = [dtype for dtype in named if dtype != seen]
+        site, node = self.failure.site, self.failure.node
+        if seen not in named or len(others) != 1 or isinstance(node, ast.Pass):
+            return floats
+        held = {id(operand.node) for operand in self.failure.operands}
+        unseen = [part for _, part in where.arguments_of(node) if id(part) not in held
+                  and isinstance(part, (ast.Call, ast.BinOp, ast.Starred))
+                  and not origin.is_torch(frames.look_up(part, site))]
+        if not unseen:
+            return floats
+        return [*floats, where.Operand(text(unseen[0]), None, unseen[0], others[0])]
 
     def no_dtype(self):
         dtypes = self.dtypes()
@@ -539,55 +576,77 @@ class Reader:
     # --- what all kinds share -------------------------------------------------------------
 
     def dtypes(self):
-        return {o[1].dtype for o in self.failure.operands if where.is_floating(o[1])}
+        return {o.dtype for o in self.failure.operands if where.is_floating(o.dtype)}
 
     def told(self, dtypes):
         return " and ".join(sorted(name_of(dtype) for dtype in dtypes)) or "no floats"
 
     def odd_of(self, floats):
-        """Return (odd operand, dtype of the others, known for sure) of operands that disagree."""
-        models = self.failure.root
-        counted = where.parameters_of(models) if models is not None else {}
-        if not counted:
-            for site in self.sites:
-                for value in site.locals.values():
-                    if frames.is_module(value) and not counted:
-                        counted = where.parameters_of(value)
-        dtypes = [o[1].dtype for o in floats]
-        self.result.census = census(counted)
-        home = max(counted, key=counted.get) if counted else None
-        if home in dtypes:
-            odd = next(o for o in floats if o[1].dtype != home)
-            close = sorted(counted.values())[-2:]
-            return odd, home, len(close) < 2 or close[1] >= 1.5 * close[0]
-        if self.failure.op in ("index_put", "index_put_", "masked_scatter", "masked_scatter_",
-                               "index_copy_", "index_add_", "scatter_", "scatter", "copy_"):
-            home = floats[0][1].dtype
-            return next((o for o in floats if o[1].dtype != home), None), home, False
-        if torch.float64 in dtypes:
-            odd = next(o for o in floats if o[1].dtype == torch.float64)
-            return odd, next(d for d in dtypes if d != torch.float64), True
-        common = max(dtypes, key=dtypes.count)
-        if dtypes.count(common) > len(dtypes) / 2 and len(floats) > 2:
-            return next(o for o in floats if o[1].dtype != common), common, False
-        default = torch.get_default_dtype()
-        if default in dtypes:  # half was asked for by someone; the default comes unasked
-            odd = next(o for o in floats if o[1].dtype == default)
-            return odd, next(d for d in dtypes if d != default), False
-        return None, None, False
+        """Return (odd operand, dtype of the others, known for sure) of operands that disagree.
+
+        What belongs is what the model's parameters are; in code without a model, what the other
+        tensors of the reader's functions are. A cast of one part that can be seen is what is odd
+        where both are alike in number.
+        """
+        dtypes = [o.dtype for o in floats]
+        elements, pieces = self.household()
+        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(dtype, 0))
+                 for counted in (elements, pieces)]
+        if self.failure.root is None and torch.float64 in dtypes and \
+                torch.get_default_dtype() != torch.float64:
+            elements = {}
+        counts = sorted((elements.get(dtype, 0) for dtype in set(dtypes)), reverse=True)
+        if counts[0] > counts[1]:
+            home, known = homes[0], homes[0] == homes[1] or counts[0] >= 4 * counts[1]
+        elif torch.float64 in dtypes:
+            home, known = next(d for d in dtypes if d != torch.float64), True
+        elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
+            home, known = common, False
+        elif self.failure.op.rstrip("_") in INTO:
+            home, known = dtypes[0], False
+        elif torch.get_default_dtype() in dtypes and not elements:
+            # Half was asked for by someone; the default comes unasked.
+            home, known = next(d for d in dtypes if d != torch.get_default_dtype()), False
+        else:
+            return None, None, False
+        return next((o for o in floats if o.dtype != home), None), home, known
+
+    def household(self):
+        """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
+        root = self.failure.root or next(iter(self.models()), None)
+        elements, pieces = {}, {}
+        if root is not None:
+            tensors = {id(t): t for _, module in frames.walk(root)
+                       for _, t in frames.own_tensors(module, ("_parameters",))}.values()
+        else:
+            tensors = {id(t): t for site in self.sites if site.mine
+                       for name, value in site.locals.items()
+                       for _, t in frames.tensors_in(value, name)}.values()
+        for tensor in tensors:
+            if tensor.dtype.is_floating_point:
+                size = where.size_of(tensor) if root is not None else 1
+                elements[tensor.dtype] = elements.get(tensor.dtype, 0) + size
+                pieces[tensor.dtype] = pieces.get(tensor.dtype, 0) + 1
+        self.result.census = census(elements, root is not None)
+        return elements, pieces
+
+    def models(self):
+        return (value for site in self.sites for value in site.locals.values()
+                if frames.is_module(value))
 
     def tell(self, odd, home, known, line=None, cure_it=True):
         """Fill in the odd operand, its road, and the cure at its seam."""
-        name, tensor, node = odd
+        name, tensor, node, dtype = odd
         result, failure = self.result, self.failure
-        result.odd = {"name": name, "dtype": name_of(tensor.dtype)}
-        trail = self.trail_of(odd, line)
-        result.road = [self.station(step.site, step.line, step.node, step.name, tensor.dtype,
-                                    step.how) for step in trail.steps]
+        result.odd = {"name": name, "dtype": name_of(dtype)}
+        trail = origin.trace(failure, odd, line)
+        steps = self.weights_road(tensor, trail)
+        result.road = [self.station(step.site, step.line, step.node, step.name, dtype, step.how)
+                       for step in steps]
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
             result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
-                               f"assumed here, or {name_of(tensor.dtype)}?")
+                               f"assumed here, or {name_of(dtype)}?")
         result.sure = known and not trail.doubts
         if not cure_it:
             return
@@ -596,15 +655,69 @@ class Reader:
             change = self.convert_module(tensor, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
-            change = change and {**change, "costs": cure.price(tensor.dtype, home, tensor)}
+            change = change and {**change, "costs": cure.price(dtype, home, tensor)}
         result.cure = change
         if change is None:
             result.asks.append(f"Where does your own code hand it over? Cast it there: "
                                f".to({name_of(home)}).")
 
-    def trail_of(self, odd, line=None):
-        name, tensor, node = odd
-        return origin.trace(self.failure, name, node, tensor.dtype, line)
+    def weights_road(self, tensor, trail):
+        """The stations of a Trail; for a parameter, first the line that made or converted it."""
+        if trail.how != "parameter":
+            return trail.steps
+        holder = tensor if self.is_own_weight(tensor) else trail.held
+        made = self.made(holder, trail.dtype) if holder is not None else None
+        if made is None:
+            return trail.steps
+        site, node = made
+        return [origin.Step(site, node.lineno, node, text(node), "parameter"), *trail.steps]
+
+    def made(self, parameter, dtype):
+        """The (Site, node) in the frames that gave a module's parameter its dtype, or None.
+
+        A conversion of a module that holds it; else, for the default dtype, the line that made the
+        smallest such module.
+        """
+        converted, created = [], []
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in origin.own_nodes(source) if source is not None else ():
+                if not hasattr(node, "lineno") or node.lineno > site.line:
+                    continue
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    size = self.holds(frames.look_up(node.func.value, site), parameter)
+                    if size is None and isinstance(node.func.value, ast.Call):
+                        size = self.holds(self.assigned(node, source, site), parameter)
+                    if size is not None and origin.cast_of(node, site) == dtype:
+                        converted.append((site, node))
+                    elif size is not None and node.func.attr in ("append", "add_module",
+                                                                 "register_parameter"):
+                        created.append((size, site, node.args[-1] if node.args else node))
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    held = frames.look_up(node.targets[0], site)
+                    size = self.holds(held, parameter)
+                    if size is not None and held is not self.failure.root:
+                        created.append((size, site, node.value))
+        if converted:
+            return converted[-1]
+        if created and dtype == torch.get_default_dtype():
+            return min(created, key=lambda found: found[0])[1:]
+        return None
+
+    def assigned(self, call, source, site):
+        """What `model = Net().half()` bound, where `call` is the right side."""
+        return next((frames.look_up(node.targets[0], site) for node in origin.own_nodes(source)
+                     if isinstance(node, ast.Assign) and node.value is call), None)
+
+    def holds(self, module, parameter):
+        """How many modules are in one that holds a parameter; None if it does not."""
+        if not frames.is_module(module):
+            return None
+        size, found = 0, False
+        for _, part in frames.walk(module):
+            size += 1
+            found = found or any(held is parameter for _, held in frames.own_tensors(part))
+        return size if found else None
 
     def is_own_weight(self, tensor):
         module = self.failure.module
@@ -645,7 +758,7 @@ class Reader:
             return None
         if op in FUSED:
             return "encoder_bf16"
-        if op in WEIGHTED or self.is_own_weight(odd[1]):
+        if op in WEIGHTED or self.is_own_weight(odd.tensor):
             return "llama_vision"
         if op in ACTIVATIONS:
             return "chatglm_prefix"
@@ -660,7 +773,8 @@ class Reader:
         if failure is None:
             return
         around = autocast_around(failure.site, failure.site.line)
-        device = next((o[1].device.type for o in failure.operands), "cpu")
+        device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
+                      "cpu")
         if around is None:
             result.autocast = ("No autocast block stands around these lines; where one is switched "
                                "on otherwise (a trainer), the traceback does not show it.")
@@ -677,14 +791,25 @@ class Reader:
             result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
 
 
-def census(counted):
-    """What a model's parameters are, in words."""
+def census(counted, model):
+    """What a model's parameters are, or the tensors in sight, in words."""
     if not counted:
         return ""
     whole = sum(counted.values())
+    if not model:
+        return "Tensors in the functions of this traceback: " + ", ".join(
+            f"{number} {name_of(dtype)}" for dtype, number in counted.items()) + "."
     parts = [f"{100 * number / whole:.0f} % {name_of(dtype)}"
              for dtype, number in sorted(counted.items(), key=lambda pair: -pair[1])]
     return f"The model's {whole:,} parameters: {', '.join(parts)}."
+
+
+def device_of(operand):
+    return str(operand.tensor.device) if operand.tensor is not None else ""
+
+
+def is_quantised(dtype):
+    return str(dtype).startswith(("torch.q", "torch.quint"))
 
 
 def is_low(dtype):

@@ -45,11 +45,14 @@ class Site:
     expression at work, columns in characters; None where Python does not tell (3.10).
     """
 
-    def __init__(self, filename, line, name, code, namespaces, parent, span=None, text=None):
+    def __init__(self, filename, line, name, code, namespaces, parent, span=None, source=None):
         self.filename, self.line, self.name, self.code = filename, line, name, code
         self.locals, self.globals = namespaces
-        self.parent, self.span = parent, span
-        self.text = linecache.getline(filename, line) if text is None else text
+        self.parent, self.span, self.source = parent, span, source
+
+    @property
+    def text(self):
+        return linecache.getline(self.filename, self.line) if self.line < float("inf") else ""
 
     @property
     def module(self):
@@ -165,8 +168,8 @@ def parse(source, first=1):
 
 def scope(site):
     """Return the ast node of the function, comprehension or module that `site` runs, or None."""
-    if site.code is None:
-        return None
+    if site.source is not None or site.code is None:
+        return site.source
     if site.name == "<module>":
         return tree(site.filename)
     key = site.filename, site.code.co_firstlineno, site.name
@@ -197,6 +200,14 @@ def starts(node):
     return min([d.lineno for d in decorators] + [getattr(node, "lineno", -1)])
 
 
+def functions_around(filename, line):
+    """Yield the functions of a file that a line stands in, the innermost first."""
+    whole = tree(filename)
+    found = [node for node in ast.walk(whole) if isinstance(node, (ast.FunctionDef, ast.Lambda))
+             and node.lineno <= line <= node.end_lineno] if whole is not None else []
+    yield from sorted(found, key=lambda node: -node.lineno)
+
+
 COMPREHENSIONS = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp,
                   "<genexpr>": ast.GeneratorExp, "<lambda>": ast.Lambda}
 
@@ -214,24 +225,30 @@ def working(site):
     """
     source = scope(site)
     if source is not None:
-        busy = (ast.Call, ast.BinOp, ast.AugAssign, ast.Subscript, ast.UnaryOp, ast.Compare)
-        nodes = [node for node in ast.walk(source)
-                 if isinstance(node, busy) or isinstance(node, ast.Assign)
-                 and any(isinstance(t, ast.Subscript) for t in node.targets)]
-        if site.span is not None:
-            exact = [node for node in nodes if span_of(site.filename, node) == site.span]
-            if exact:
-                return exact[0]
-            # `x[i] = y` works on its target.
-            for node in nodes:
-                if isinstance(node, ast.Assign) and any(
-                        span_of(site.filename, t) == site.span for t in node.targets):
-                    return node
-        on_line = [node for node in nodes if node.lineno <= site.line <= node.end_lineno
-                   and not isinstance(node, (ast.Subscript, ast.UnaryOp, ast.Compare))]
-        if site.span is None and on_line:
-            return min(on_line, key=lambda node: (node.lineno != site.line,))
+        nodes = [node for node in ast.walk(source) if is_work(node)]
+        spans = [node for node in nodes if site.span is not None
+                 and span_of(site.filename, worked_at(node)) == site.span]
+        if spans:
+            return spans[0]
+        # Python 3.10 knows lines only.
+        lines = [node for node in nodes if site.span is None
+                 and node.lineno <= site.line <= node.end_lineno]
+        if lines:
+            return min(lines, key=lambda node: abs(node.lineno - site.line))
     return text_expression(site)
+
+
+def is_work(node):
+    """True for an expression, or an assignment to an entry or attribute, that may raise."""
+    if isinstance(node, ast.Assign):
+        return isinstance(node.targets[0], (ast.Subscript, ast.Attribute))
+    return isinstance(node, (ast.Call, ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Compare)) or \
+        isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+
+
+def worked_at(node):
+    """The node whose columns Python tells: `x[i] = y` works on its target."""
+    return node.targets[0] if isinstance(node, ast.Assign) else node
 
 
 def text_expression(site):
@@ -302,6 +319,10 @@ def attribute(owner, name):
         return own[name]
     for base in type(owner).__mro__ if not isinstance(owner, type) else owner.__mro__:
         found = vars(base).get(name, MISSING)
+        if isinstance(found, (staticmethod, classmethod)):
+            inner = found.__func__
+            return inner if isinstance(found, staticmethod) else types.MethodType(
+                inner, owner if isinstance(owner, type) else type(owner))
         if isinstance(found, types.FunctionType) and not isinstance(owner, type):
             return types.MethodType(found, owner)
         if found is not MISSING:

@@ -14,6 +14,7 @@ import torch
 from cases.lab import frames, where
 from cases.lab.frames import MISSING
 
+ANY = "*"  # a pick: some entry of what is gone over, which one is not known
 STEPS = 80  # of one road; and how deep a static question may go
 DEPTH = 12
 
@@ -33,7 +34,10 @@ CREATES = set("zeros ones empty full rand randn randint arange linspace eye tens
 LIKE = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
         "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
 JOINS = {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "where", "block_diag"}
+LOADS = {"load", "load_file", "from_pretrained"}
 INTEGERS = {"randint", "tril_indices"}
+REAL = set("linspace zeros ones full rand randn random normal uniform standard_normal exponential exp "
+           "sin cos sqrt log mean std float64 hanning hamming".split())
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Trail:
     steps: list = field(default_factory=list)
     doubts: list = field(default_factory=list)
     how: str = "unknown"
+    held: torch.Tensor | None = None  # the parameter that it came out of
 
 
 class Function(frames.Site):
@@ -89,15 +94,18 @@ class Function(frames.Site):
                 if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None]
 
 
-def trace(failure, name, node, dtype, line=None):
-    """Return the Trail of operand `node` of a Failure back to where `dtype` came in.
+def trace(failure, operand, line=None):
+    """Return the Trail of an Operand of a Failure back to where its dtype came in.
 
     line: of the Failure's site, where its expression stands; the one it was busy with if None.
     """
-    tracker, site = Tracker(dtype), failure.site
+    tracker, site = Tracker(operand.dtype), failure.site
     line = line or site.line
-    tracker.add(site, line, failure.node, name)
-    tracker.run(node, site, statement_line(site, line), ())
+    tracker.add(site, line, failure.node, operand.name)
+    pick = (operand.name,) if operand.node is getattr(failure.node, "func", None) else ()
+    if isinstance(operand.node, ast.Starred):
+        pick = (ANY,)
+    tracker.run(operand.node, site, statement_line(site, line), pick)
     tracker.trail.steps.reverse()
     return tracker.trail
 
@@ -148,7 +156,7 @@ class Tracker:
         if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
             return self.back_literal(node, site, line, pick)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return node.elt, site, line, pick[1:]
+            return node.elt, site, node.elt.lineno, pick[1:]
         return self.end("made" if isinstance(node, ast.Constant) else "unknown", node, site, line)
 
     def back_literal(self, node, site, line, pick):
@@ -158,6 +166,8 @@ class Tracker:
                     return value, site, line, pick[1:]
                 if key is None and self.has(value, site, pick[0]):  # {**other}
                     return value, site, line, pick
+        elif pick and pick[0] == ANY and not isinstance(node, ast.Dict) and node.elts:
+            return self.likely(node.elts, site, line), site, line, pick[1:]
         elif pick and isinstance(pick[0], int) and -len(node.elts) <= pick[0] < len(node.elts):
             return node.elts[pick[0]], site, line, pick[1:]
         elif isinstance(node, (ast.Tuple, ast.List)) and not pick:
@@ -197,7 +207,7 @@ class Tracker:
             self.add(site, line, whole, text(odd[0]), how)
             return odd[0], site, line, ()
         unknown = [node for node, dtype in known if dtype is None
-                   and not isinstance(node, ast.Constant)]
+                   and not self.is_number(node, site, line)]
         if len(unknown) == 1:
             return unknown[0], site, line, ()
         if unknown:
@@ -206,6 +216,19 @@ class Tracker:
             return unknown[0], site, line, ()
         return self.end("made", whole, site, line)
 
+    def is_number(self, node, site, line):
+        """True for a plain number of Python's, which gives a result no dtype."""
+        if isinstance(node, ast.Call):
+            owner = frames.look_up(node.func, site)
+            return owner in (len, int, float, abs, round, max, min) or getattr(
+                owner, "__module__", None) == "math" if isinstance(
+                owner, (type, types.BuiltinFunctionType)) else False
+        if isinstance(node, ast.BinOp):
+            return all(self.is_number(part, site, line) for part in (node.left, node.right))
+        if isinstance(node, ast.UnaryOp):
+            return self.is_number(node.operand, site, line)
+        return type(self.value_at(node, site, line)) in (int, float, bool, str, type(None))
+
     def is_scalar(self, node, site, line):
         value = self.value_at(node, site, line)
         return frames.is_tensor(value) and value.dim() == 0
@@ -213,23 +236,52 @@ class Tracker:
     # --- names ----------------------------------------------------------------------------
 
     def back_name(self, node, site, line, pick):
+        source = frames.scope(site)
+        if not site.mine and "torch" in site.filename and node.id in parameters(source):
+            return self.back_argument(node.id, site, pick)  # torch hands on what it was given
         binding = self.binding(node.id, site, line)
         if binding is None:
             return self.back_outside(node, site, line, pick)
-        kind, expression, at = binding
-        if kind == "argument":
+        if pick and (entry := self.entry(node.id, source, site, line, pick)):
+            return entry
+        if pick[:1] == (ANY,) and self.is_source(node, site, line):
+            return self.end("loader", node, site, line)
+        if binding.kind == "argument":
             return self.back_argument(node.id, site, pick)
-        if kind == "for":
-            return self.back_loop(node, expression, site, at, pick)
-        if kind == "same":  # x += y keeps the dtype of x
-            return node, site, at, pick
-        if kind == "value":
-            self.add(site, at, expression, node.id)
-            return expression, site, at, pick
-        if isinstance(kind, int):  # one of several names that were bound at once
-            self.add(site, at, expression, node.id)
-            return expression, site, at, (kind, *pick)
-        return self.end("unknown", node, site, at)
+        if binding.kind == "same":  # x += y keeps the dtype of x
+            return node, site, binding.line, pick
+        if binding.kind == "with":
+            return self.end("unknown", node, site, binding.line)
+        self.add(site, binding.line, binding.node, node.id)
+        pick = (*binding.pick, *pick)
+        if binding.kind == "for":
+            pick = (ANY, *pick)
+        return binding.node, site, binding.line, pick
+
+    def is_source(self, node, site, line):
+        """True for an object that is gone over and makes its entries itself, as a DataLoader does."""
+        value = self.value_at(node, site, line)
+        return value is not MISSING and not frames.is_tensor(value) and not isinstance(
+            value, (list, tuple, dict, types.GeneratorType, zip, map, enumerate))
+
+    def entry(self, name, source, site, line, pick):
+        """Go on with what was put into a list or dict after it was made: append, x[i] = y."""
+        if source is None:
+            return None
+        put = [(part, at, key) for part, at, key in entries(source, name) if at < line or
+               isinstance(site, Function)]
+        if isinstance(pick[0], str) and pick[0] != ANY:
+            put = [entry for entry in put if entry[2] == pick[0]]
+        elif any(key == pick[0] for _, _, key in put):
+            put = [entry for entry in put if entry[2] == pick[0]]
+        if not put:
+            return None
+        fitting = [entry for entry in put if self.dtype_at(entry[0], site, entry[1]) == self.dtype]
+        if len(put) > 1 and len(fitting) != 1:
+            self.doubt(f"`{name}` is filled at several lines of {frames.show_file(site.filename)}")
+        node, at, _ = (fitting or put)[-1]
+        self.add(site, at, node, name)
+        return node, site, at, pick[1:]
 
     def back_outside(self, node, site, line, pick):
         """A name that its function does not bind: an enclosing function's, or a global."""
@@ -241,9 +293,18 @@ class Tracker:
                 if node.id in outer.locals:
                     return node, outer, statement_line(outer, outer.line), pick
             outer = outer.parent
+        if node.id not in site.globals and site.code is not None:
+            # The function that made this one is over; its source tells what it bound.
+            for function in frames.functions_around(site.filename, site.code.co_firstlineno):
+                if function is not frames.scope(site) and starts(function) != starts(
+                        frames.scope(site)) and (
+                        node.id in parameters(function) or bindings(function, node.id)):
+                    maker = frames.Site(site.filename, float("inf"), function.name, None,
+                                        ({}, site.globals), None, source=function)
+                    return node, maker, float("inf"), pick
         if node.id in site.globals and value is not MISSING and site.name != "<module>":
             module = frames.Site(site.filename, float("inf"), "<module>", site.code,
-                                 (site.globals, site.globals), None, text="")
+                                 (site.globals, site.globals), None)
             if self.binding(node.id, module, float("inf")) is not None:
                 return node, module, float("inf"), pick
         return self.end("unknown", node, site, line)
@@ -272,6 +333,9 @@ class Tracker:
         """Find what was passed at `place`, or as `name`, to the function of `site`."""
         caller, call, line = self.call_of(site)
         if call is None:
+            if site.code is None:
+                return self.end("unknown", frames.scope(site), site,
+                                starts_line(frames.scope(site)))
             if caller is None:
                 return self.end("argument", frames.scope(site), site,
                                 starts_line(frames.scope(site)))
@@ -336,7 +400,8 @@ class Tracker:
         ends = inside.ends()
         if not ends:
             return None
-        pick = (place,) if isinstance(ends[-1][0], (ast.Tuple, ast.List)) else ()
+        pick = (place,) if isinstance(ends[-1][0], (ast.Tuple, ast.List)) or text(
+            ends[-1][0]).startswith("tuple(") else ()
         return ends[-1][0], inside, ends[-1][1], pick
 
     def call_of(self, site):
@@ -351,7 +416,7 @@ class Tracker:
         if site.code is not None and site.code.co_flags & 0x20:  # a generator: who made it?
             node = self.maker(node, caller, line)
         if isinstance(node, ast.Call):
-            node = self.unwrap(node, caller)
+            node = self.lazy(node, site, caller, line)
         return caller, node if isinstance(node, ast.Call) else None, line
 
     def maker(self, node, caller, line):
@@ -368,69 +433,85 @@ class Tracker:
             node = node.args[0]
         if isinstance(node, ast.Name):
             binding = self.binding(node.id, caller, line)
-            node = binding[1] if binding and binding[0] == "value" else None
+            node = binding.node if binding and binding.kind == "value" else None
         return node
 
-    def unwrap(self, node, caller):
-        """The call of f that `map(f, xs)`, partial and the like make is not written down."""
-        return None if text(node.func) in ("map", "filter", "sorted") else node
+    def lazy(self, node, site, caller, line):
+        """The call of f in `map(f, xs)`, which runs when a list is made of it, or a loop takes it."""
+        while isinstance(node, ast.Call) and text(node.func) in ("list", "tuple", "next", "sum",
+                                                                 "max", "min", "sorted", "dict"):
+            node = node.args[0] if node.args else None
+            if isinstance(node, ast.Name):
+                bound = self.quiet_binding(node.id, caller, line)
+                node = bound.node if bound and bound.kind == "value" else None
+        if isinstance(node, ast.Call) and text(node.func) == "map" and len(node.args) > 1:
+            return ast.copy_location(ast.Call(
+                node.args[0], [entry_of(part) for part in node.args[1:]], []), node)
+        return node
 
-    def back_loop(self, node, iterated, site, line, pick):
-        """A loop's variable: what the loop goes over."""
-        while isinstance(iterated, ast.Call) and text(iterated.func) in ("enumerate", "zip", "iter",
-                                                                         "reversed", "tqdm"):
-            called = text(iterated.func)
-            if called == "enumerate":
-                pick = pick[1:]
-            elif called == "zip" and pick and pick[0] < len(iterated.args):
-                self.add(site, line, iterated, node.id)
-                iterated, pick = iterated.args[pick[0]], pick[1:]
-                continue
-            if not iterated.args:
-                break
-            iterated = iterated.args[0]
-        self.add(site, line, iterated, node.id)
-        value = self.value_at(iterated, site, line)
-        if frames.is_tensor(value):
-            return iterated, site, line, ()
-        if isinstance(iterated, (ast.List, ast.Tuple)) and iterated.elts:
-            return iterated.elts[-1], site, line, pick
-        if isinstance(iterated, ast.Call):
-            function, owner = self.function_of(iterated, site, line)
-            if function is not None:
-                inside = Function(function, owner, site, (iterated, line))
-                yields = inside.ends()
-                if yields:
-                    if len(yields) > 1:
-                        self.doubt(f"`{text(iterated)}` yields at several lines")
-                    return yields[-1][0], inside, yields[-1][1], pick
-        if isinstance(value, (list, tuple)) and isinstance(iterated, ast.Name):
-            binding = self.binding(iterated.id, site, line)
-            if binding and binding[0] == "value" and isinstance(
-                    binding[1], (ast.List, ast.Tuple, ast.ListComp)) and (
-                    isinstance(binding[1], ast.ListComp) or binding[1].elts):
-                made = binding[1]
-                self.add(site, binding[2], made, iterated.id)
-                inner = made.elt if isinstance(made, ast.ListComp) else made.elts[-1]
-                return inner, site, binding[2], pick
-        return self.end("loader", iterated, site, line)
+    def back_iterated(self, node, called, site, line, pick):
+        """Some entry of a call's result: of zip, of a generator, of map; None if it is no such."""
+        rest = pick[1:]
+        if called in ("iter", "reversed", "tqdm", "list", "tuple", "sorted", "next") and node.args:
+            return node.args[0], site, line, (ANY, *rest) if called == "next" else pick
+        if called == "enumerate" and rest and node.args:
+            return node.args[0], site, line, (ANY, *rest[1:])
+        if called == "zip" and rest and isinstance(rest[0], int) and rest[0] < len(node.args):
+            return node.args[rest[0]], site, line, (ANY, *rest[1:])
+        if called in ("values", "items") and isinstance(node.func, ast.Attribute):
+            return node.func.value, site, line, (ANY, *rest[called == "items":])
+        if called == "map" and len(node.args) > 1:
+            return self.back_map(node, site, line, rest)
+        return None
+
+    def back_map(self, node, site, line, rest):
+        """map(f, xs): what f returns, with entries of xs for its arguments."""
+        function, given = node.args[0], [entry_of(part) for part in node.args[1:]]
+        call = ast.copy_location(ast.Call(function, given, []), node)
+        if isinstance(function, ast.Lambda):
+            code = next((c for c in site.code.co_consts if isinstance(c, types.CodeType)
+                         and c.co_name == "<lambda>" and c.co_firstlineno == function.lineno), None)
+            if code is not None:
+                made = types.FunctionType(code, site.globals, closure=tuple(
+                    types.CellType() for _ in code.co_freevars))
+                inside = Function(made, MISSING, site, (call, line))
+                return function.body, inside, function.body.lineno, rest
+        return call, site, line, rest
 
     # --- attributes and entries -----------------------------------------------------------
 
     def back_attribute(self, node, site, line, pick):
         bound = self.binding(text(node), site, line)
-        if bound is not None and bound[0] == "value":
-            self.add(site, bound[2], bound[1], text(node))
-            return bound[1], site, bound[2], pick
+        if bound is not None and bound.kind == "value":
+            self.add(site, bound.line, bound.node, text(node))
+            return bound.node, site, bound.line, (*bound.pick, *pick)
+        if node.attr == "saved_tensors" and (saved := self.saved(site, pick)):
+            return saved
         owner = self.value_at(node.value, site, line)
         if frames.is_tensor(owner) or node.attr in ("T", "mT", "data", "grad", "real"):
             return node.value, site, line, pick
         if frames.is_module(owner):
             return self.back_stored(node, owner, site, line, pick)
-        if owner is not MISSING and not isinstance(node.value, ast.Call) and \
-                self.attribute_made(owner, node.attr) is not None:
-            return self.attribute_made(owner, node.attr)
+        if pick and (put := self.attribute_filled(owner, node.attr)):
+            return (*put, pick[1:])
+        made = self.attribute_made(owner, node.attr)
+        if made is not None:
+            return (*made, pick)
         return node.value, site, line, (node.attr, *pick)
+
+    def saved(self, site, pick):
+        """ctx.saved_tensors in a backward: what its forward gave to save_for_backward."""
+        outer = getattr(site.code, "co_qualname", "").split(".")[0]
+        forward = frames.attribute(site.globals.get(outer, MISSING), "forward")
+        forward = getattr(forward, "__func__", forward)
+        if not isinstance(forward, types.FunctionType) or not pick:
+            return None
+        inside = Function(forward, MISSING, None, None)
+        for node in own_nodes(frames.scope(inside) or ast.Pass()):
+            if isinstance(node, ast.Call) and text(node.func).endswith(".save_for_backward") and \
+                    isinstance(pick[0], int) and pick[0] < len(node.args):
+                return node.args[pick[0]], inside, node.lineno, pick[1:]
+        return None
 
     def back_stored(self, node, owner, site, line, pick):
         """A tensor that a module holds: as parameter, as buffer, or as a plain attribute."""
@@ -441,26 +522,38 @@ class Tracker:
                     self.end(how, node, site, line)
                     self.add(made[1], made[2], made[0], node.attr, how)
                     return None
+                if how == "parameter":
+                    self.trail.held = held[store][node.attr]
                 return self.end(how, node, site, line)
         made = self.attribute_made(owner, node.attr)
         if made is None:
             return self.end("attribute" if node.attr in held else "unknown", node, site, line)
         if pick or not frames.is_tensor(held.get(node.attr)):
-            return made[0], made[1], made[2], pick
+            return (*made, pick)
         self.end("attribute", node, site, line)
         self.add(made[1], made[2], made[0], f"{text(node.value)}.{node.attr}", "attribute")
         return None
 
+    def methods(self, owner):
+        """Yield (Function, its ast) of the methods of the reader's own class."""
+        if owner is MISSING or type(owner).__module__.startswith(("torch.", "builtins")):
+            return
+        for function in list(vars(type(owner)).values()):
+            if isinstance(function, types.FunctionType):
+                inside = Function(function, owner, None, None)
+                if (source := frames.scope(inside)) is not None:
+                    yield inside, source
+
+    def attribute_filled(self, owner, name):
+        """Return (node, site, line) of the one `self.name[…] = node` in the class, or None."""
+        put = [(node, inside, line) for inside, source in self.methods(owner)
+               for node, line, _ in entries(source, f"self.{name}")]
+        return put[0] if len(put) == 1 else None
+
     def attribute_made(self, owner, name):
         """Return (node, site, line) of `self.name = node` in the class of `owner`, or None."""
-        if owner is MISSING or type(owner).__module__.startswith(("torch.", "builtins")):
-            return None
-        for function in vars(type(owner)).values():
-            if not isinstance(function, types.FunctionType):
-                continue
-            inside = Function(function, owner, None, None)
-            source = frames.scope(inside)
-            for part in own_nodes(source) if source is not None else ():
+        for inside, source in self.methods(owner):
+            for part in own_nodes(source):
                 if isinstance(part, ast.Assign) and any(
                         text(t) == f"self.{name}" for t in part.targets):
                     return part.value, inside, part.lineno
@@ -471,14 +564,18 @@ class Tracker:
 
     def back_subscript(self, node, site, line, pick):
         bound = self.binding(text(node), site, line)
-        if bound is not None and bound[0] == "value":
-            self.add(site, bound[2], bound[1], text(node))
-            return bound[1], site, bound[2], pick
+        if bound is not None and bound.kind == "value":
+            self.add(site, bound.line, bound.node, text(node))
+            return bound.node, site, bound.line, (*bound.pick, *pick)
         base = self.value_at(node.value, site, line)
         key = frames.look_up(node.slice, site)
         if frames.is_tensor(base) or not isinstance(key, (str, int)):
             return node.value, site, line, pick
+        if key == ANY:
+            self.add(site, line, node.value, text(node.value))
+            return node.value, site, line, (ANY, *pick)
         if frames.is_module(base):
+            self.trail.held = frames.item(base, key)
             return self.end("parameter", node, site, line)
         return node.value, site, line, (key, *pick)
 
@@ -496,6 +593,12 @@ class Tracker:
         callee = frames.look_up(node.func, site)
         if callee is MISSING:
             callee = self.loop_member(node.func, site, line)
+        value = self.value_at(node, site, line)
+        if (pick[:1] == (ANY,) or called == "next") and not frames.is_tensor(value):
+            inner = self.back_iterated(node, called, site, line, pick if called != "next"
+                                       else (ANY, *pick))
+            if inner is not None:
+                return inner
         if frames.is_module(callee):
             return self.back_module(callee, node, site, line, pick)
         if isinstance(callee, type) and not is_torch(callee):
@@ -507,21 +610,31 @@ class Tracker:
             if like is not None:
                 return like, site, line, ()
         if called in CREATES or called in LIKE:
+            if pick:
+                pick = pick[1:]
             return self.end("numpy" if self.from_numpy(node, site, line) else "made",
                             node, site, line)
         if is_numpy(callee) or is_numpy(frames.look_up(receiver, site) if receiver is not None
                                         else MISSING):
             return self.end("numpy", node, site, line)
-        if called in JOINS:
-            parts = node.args[0].elts if node.args and isinstance(
-                node.args[0], (ast.List, ast.Tuple)) else node.args[called == "where":]
-            if parts:
-                return self.back_operands(list(parts), node, site, line)
-        if called in ("next", "iter") and node.args:
-            made = self.maker(node, site, line)
-            if isinstance(made, ast.Call):
-                return self.back_loop(ast.Name(called), made, site, line, pick)
-            return self.end("loader", node.args[0], site, line)
+        if called in JOINS and node.args:
+            first = node.args[0]
+            if isinstance(first, (ast.List, ast.Tuple)):
+                return self.back_operands(first.elts, node, site, line)
+            if called != "where":
+                self.add(site, line, node, text(first))
+                return first, site, line, (ANY,)
+            return self.back_operands(node.args[1:], node, site, line)
+        if called in ("tuple", "list") and pick and node.args:
+            return node.args[0], site, line, pick
+        if called == "partial" and pick:
+            given = keyword_of(node, pick[0])
+            if given is not None:
+                return given, site, line, pick[1:]
+        if called in LOADS and is_torch(callee):
+            self.end("unknown", node, site, line)
+            self.trail.doubts.clear()  # a file's contents are an end, if not an explanation
+            return None
         if called in ("dict", "OrderedDict") and pick:
             for keyword in node.keywords:
                 if keyword.arg == pick[0]:
@@ -561,6 +674,8 @@ class Tracker:
         if not ends or self.depth(site) > DEPTH:
             return self.end("unknown", node, site, line)
         self.add(site, line, node, text(node.func))
+        if function.__code__.co_flags & 0x20 and pick[:1] == (ANY,):
+            pick = pick[1:]  # a generator: what it yields
         if len(ends) > 1:
             fitting = [end for end in ends
                        if not pick and self.dtype_at(end[0], inside, end[1]) == self.dtype]
@@ -595,8 +710,8 @@ class Tracker:
     def loop_member(self, node, site, line):
         """`for layer in self.layers: x = layer(x)`: the last layer made the last x."""
         if isinstance(node, ast.Name) and (bound := self.binding(node.id, site, line)):
-            if bound[0] == "for":
-                over = frames.look_up(bound[1], site)
+            if bound.kind == "for":
+                over = frames.look_up(bound.node, site)
                 members = list((frames.stored(over).get("_modules") or {}).values()) \
                     if frames.is_module(over) else []
                 return members[-1] if members else MISSING
@@ -631,11 +746,11 @@ class Tracker:
         return self.end("unknown", node, site, line)
 
     def parameter(self, module, node, site, line, call):
-        name = next(name for name, p in frames.own_tensors(module, ("_parameters",))
-                    if p.dtype == self.dtype) if any(
-            p.dtype == self.dtype for _, p in frames.own_tensors(module, ("_parameters",))) else ""
-        label = f"{text(node)}.{name}".rstrip(".").replace("self.", "", 1)
-        self.add(site, line, call, label, "parameter")
+        own = [(path, name, p) for path, part in frames.walk(module)
+               for name, p in frames.own_tensors(part, ("_parameters",)) if p.dtype == self.dtype]
+        path, name, self.trail.held = own[0]
+        label = ".".join(part for part in (text(node), path, name) if part)
+        self.add(site, line, call, label.replace("self.", "", 1), "parameter")
         self.trail.how = "parameter"
         return None
 
@@ -654,49 +769,74 @@ class Tracker:
         return bool(region and region["enabled"] and region["dtype"] == self.dtype)
 
     def from_numpy(self, node, site, line):
+        """True for a tensor that is made of a NumPy array, and takes its dtype."""
         if where.operation(node) == "from_numpy":
             return True
-        if not node.args or keyword_of(node, "dtype"):
+        if not node.args or keyword_of(node, "dtype") is not None:
             return False
-        value = self.value_at(node.args[0], site, line)
-        if value is not MISSING:
-            return is_numpy(value)
-        inner = node.args[0]
-        if isinstance(inner, ast.Name) and (bound := self.binding(inner.id, site, line)):
-            inner = bound[1] if bound[0] == "value" else inner
-        return isinstance(inner, ast.Call) and is_numpy(frames.look_up(inner.func, site))
+        return self.numpy_made(node.args[0], site, line) is not None
+
+    def numpy_made(self, node, site, line):
+        """The NumPy value, or the node that made it, that an expression is about; or None."""
+        for _ in range(DEPTH):
+            value = self.value_at(node, site, line)
+            if is_numpy(value):
+                return value
+            if isinstance(node, (ast.Subscript, ast.Attribute, ast.Starred)):
+                node = node.value
+            elif isinstance(node, ast.BinOp):
+                left = self.numpy_made(node.left, site, line)
+                return left if left is not None else self.numpy_made(node.right, site, line)
+            elif isinstance(node, ast.Call):
+                if is_numpy(frames.look_up(node.func, site)):
+                    return node
+                if not isinstance(node.func, ast.Attribute):
+                    return None
+                node = node.func.value
+            elif isinstance(node, ast.Name):
+                bound = self.quiet_binding(node.id, site, line)
+                if bound is None or bound.kind not in ("value", "for"):
+                    return None
+                node, line = bound.node, bound.line
+            else:
+                return None
+        return None
 
     # --- what a name was ------------------------------------------------------------------
 
     def binding(self, name, site, line):
-        """Return (kind, node, line) of the last binding of a name before `line`, or None.
-
-        kind: "argument", "value", "for", "same", "with", or a place in a tuple that was unpacked.
-        """
+        """Return the last Binding of a name before `line`, or None."""
         source = frames.scope(site)
         if source is None:
             return None
-        found = [b for b in bindings(source, name) if b[2] < line or b[3]]
         now = branch(source, line)
-        found = [b for b in found if not excluded(branch(source, b[2]), now)]
-        found = [b for b in found if self.reached(source, b[2], site, line)]
+        found = [b for b in bindings(source, name) if (b.line < line or b.inner)
+                 and not excluded(branch(source, b.line), now)
+                 and self.reached(source, b.line, site, line)]
         if found:
-            last = max(found, key=lambda b: b[2])
-            surely = [b for b in found if set(branch(source, b[2])) <= set(now)]
-            if last not in surely and len(found) > 1:
-                options = [b for b in found if not surely or b[2] >= surely[-1][2]]
-                fitting = [b for b in options if b[0] == "value"
-                           and self.dtype_at(b[1], site, b[2]) == self.dtype]
-                if len(fitting) == 1:
-                    last = fitting[0]
-                elif len(options) > 1:
-                    self.doubt(f"`{name}` is bound in a branch before line {line} of "
-                               f"{frames.show_file(site.filename)}, which may not have been taken")
-            return last[:3]
+            return self.last_of(found, source, name, site, line)
         if name in parameters(source):
-            return "argument", source, starts_line(source)
-        later = [b for b in bindings(source, name) if in_one_loop(source, b[2], line)]
-        return later[-1][:3] if later else None
+            return Binding("argument", source, starts_line(source))
+        later = [b for b in bindings(source, name) if in_one_loop(source, b.line, line)]
+        return later[-1] if later else None
+
+    def last_of(self, found, source, name, site, line):
+        """The Binding that counts: the last, unless it stands in a branch and another fits."""
+        now = branch(source, line)
+        last = found[-1]
+        surely = [b for b in found if set(branch(source, b.line)) <= set(now)]
+        if last in surely or len(found) == 1 and name not in parameters(source):
+            return last
+        options = [b for b in found if not surely or b.line >= surely[-1].line]
+        options = [b for b in options if not is_handed_on(b, name)] or options
+        fitting = [b for b in options if b.kind == "value"
+                   and self.dtype_at(b.node, site, b.line) == self.dtype]
+        if len(fitting) == 1:
+            return fitting[0]
+        if len(options) > 1:
+            self.doubt(f"`{name}` is bound in a branch before line {line} of "
+                       f"{frames.show_file(site.filename)}, which may not have been taken")
+        return last
 
     def reached(self, source, line, site, now):
         """False if the line stands under a condition that is known not to hold."""
@@ -730,7 +870,7 @@ class Tracker:
                 name = text(part)
                 source = frames.scope(site)
                 if source is not None and any(
-                        line <= b[2] < site.line for b in bindings(source, name)):
+                        line <= b.line < site.line for b in bindings(source, name)):
                     return MISSING
         return frames.look_up(node, site)
 
@@ -745,10 +885,10 @@ class Tracker:
         deeper = depth + 1
         if isinstance(node, ast.Name):
             bound = self.quiet_binding(node.id, site, line)
-            if bound and bound[0] in ("value", "same"):
-                inner = node if bound[0] == "same" else bound[1]
-                return self.dtype_at(inner, site, bound[2], deeper)
-            if bound and bound[0] == "argument" and isinstance(site, Function):
+            if bound and bound.kind in ("value", "same"):
+                inner = node if bound.kind == "same" else bound.node
+                return self.dtype_at(inner, site, bound.line, deeper)
+            if bound and bound.kind == "argument":
                 return self.argument_dtype(node.id, site, deeper)
             return None
         if isinstance(node, (ast.Subscript, ast.UnaryOp, ast.NamedExpr, ast.Starred)):
@@ -757,8 +897,7 @@ class Tracker:
         if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data"):
             return self.dtype_at(node.value, site, line, deeper)
         if isinstance(node, ast.BinOp):
-            return promoted([self.dtype_at(part, site, line, deeper)
-                             for part in (node.left, node.right)])
+            return self.promoted((node.left, node.right), site, line, deeper)
         if isinstance(node, ast.IfExp):
             both = {self.dtype_at(part, site, line, deeper) for part in (node.body, node.orelse)}
             return both.pop() if len(both) == 1 else None
@@ -768,18 +907,30 @@ class Tracker:
             return self.dtype_of_call(node, site, line, deeper)
         return None
 
+    def promoted(self, nodes, site, line, depth):
+        """The dtype of a result of these operands; None if one of them is not known."""
+        result = None
+        for node in nodes:
+            if self.is_number(node, site, line):
+                continue
+            dtype = self.dtype_at(node, site, line, depth)
+            if dtype is None:
+                return None
+            result = dtype if result is None else torch.promote_types(result, dtype)
+        return result
+
     def argument_dtype(self, name, site, depth):
-        """dtype of what a function whose frame is gone was given under a plain name."""
+        """dtype of what a function was given under a plain name, where it has bound it anew."""
         source = frames.scope(site)
-        if site.call is None or site.call[0] is None or name not in positional(source):
+        caller, call, line = self.call_of(site)
+        if call is None or name not in positional(source):
             return None
-        call, line = site.call
         place = positional(source).index(name) - is_bound(source)
         if 0 <= place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-            return self.dtype_at(call.args[place], site.parent, line, depth)
+            return self.dtype_at(call.args[place], caller, line, depth)
         for keyword in call.keywords:
             if keyword.arg == name:
-                return self.dtype_at(keyword.value, site.parent, line, depth)
+                return self.dtype_at(keyword.value, caller, line, depth)
         return None
 
     def dtype_of_call(self, node, site, line, depth):
@@ -821,8 +972,7 @@ class Tracker:
             parts = node.args
             if called in JOINS and parts and isinstance(parts[0], (ast.List, ast.Tuple)):
                 parts = parts[0].elts
-            return promoted([self.dtype_at(part, site, line, depth) for part in parts
-                             if not isinstance(part, ast.Constant)])
+            return self.promoted(parts, site, line, depth)
         return None
 
     def dtype_of_ends(self, function, owner, node, site, line, depth):
@@ -833,12 +983,16 @@ class Tracker:
         return found.pop() if len(found) == 1 else None
 
     def dtype_of_new(self, node, called, site, line):
+        if (given := keyword_of(node, "dtype")) is not None:
+            found = dtype_value(given, site)
+            return found if isinstance(found, torch.dtype) else None
         if called in INTEGERS:
             return torch.int64
         if self.from_numpy(node, site, line):
-            value = self.value_at(node.args[0], site, line)
-            kind = str(getattr(value, "dtype", "")) if is_numpy(value) else "float64"
-            return getattr(torch, kind, None)
+            value = self.numpy_made(node.args[0], site, line)
+            if is_numpy(value):
+                return getattr(torch, str(getattr(value, "dtype", "")), None)
+            return torch.float64 if value is not None and is_fraction(node.args[0], value) else None
         if called in ("tensor", "as_tensor", "full", "arange"):
             numbers = [n.value for part in node.args[called == "full":] for n in ast.walk(part)
                        if isinstance(n, ast.Constant)]
@@ -868,6 +1022,9 @@ class Tracker:
         steps.append(Step(site, line, node, name, how))
 
     def end(self, how, node, site, line):
+        own = getattr(node, "lineno", None)
+        if own is not None and own > line and not isinstance(node, ast.FunctionDef):
+            line = own  # of a statement over several lines, the one that it stands on
         self.add(site, line, node, entry_name(node), how)
         self.trail.how = how
         if how == "unknown":
@@ -904,6 +1061,14 @@ def entry_name(node):
     return text(node).replace("self.", "", 1)
 
 
+def is_fraction(*nodes):
+    """True if NumPy code makes float64: a division, a fraction, a function of real numbers."""
+    return any(
+        isinstance(part, ast.Div) or isinstance(part, ast.Constant) and type(part.value) is float
+        or isinstance(part, ast.Attribute) and part.attr in REAL or text(part) == "float"
+        for node in nodes if isinstance(node, ast.AST) for part in ast.walk(node))
+
+
 def name_of(dtype):
     return str(dtype).replace("torch.", "")
 
@@ -931,24 +1096,37 @@ def cached(function):
     return ask
 
 
+@dataclass(frozen=True)
+class Binding:
+    """One place where a function binds a name: to `node`, or to an entry of it that `pick` tells.
+
+    kind: "value", "for" (an entry of what is gone over), "same" (x += y), "with" or "argument".
+    inner: in a comprehension, whose lines do not run from top to bottom.
+    """
+
+    kind: str
+    node: ast.AST
+    line: int
+    inner: bool = False
+    pick: tuple = ()
+
+
 @cached
 def all_bindings(source):
-    """Return {name: [(kind, node, line, in a comprehension)]} of what a function binds."""
+    """Return {name: [Binding, ...]} of what a function binds, by line."""
     found = {}
 
-    def bind(target, kind, node, line, inner=False):
+    def bind(target, kind, node, line, inner=False, pick=()):
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) and len(
-                node.elts) == len(target.elts) and kind == "value" else None
+                node.elts) == len(target.elts) and kind == "value" and not pick else None
             for place, part in enumerate(target.elts):
                 if parts is not None:
-                    bind(part, "value", parts[place], line, inner)
-                elif kind == "for":
-                    bind(part, "for", ast.Subscript(node, ast.Constant(place)), line, inner)
+                    bind(part, kind, parts[place], line, inner)
                 else:
-                    bind(part, place, node, line, inner)
+                    bind(part, kind, node, line, inner, (*pick, place))
         elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
-            found.setdefault(text(target), []).append((kind, node, line, inner))
+            found.setdefault(text(target), []).append(Binding(kind, node, line, inner, pick))
 
     for node in own_nodes(source):
         if isinstance(node, ast.Assign):
@@ -968,16 +1146,19 @@ def all_bindings(source):
                     bind(item.optional_vars, "with", item.context_expr, node.lineno)
         elif isinstance(node, ast.comprehension):
             bind(node.target, "for", node.iter, node.target.lineno, True)
-    if isinstance(source, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        for part in source.generators:
-            bind(part.target, "for", part.iter, part.target.lineno, True)
     for places in found.values():
-        places.sort(key=lambda b: b[2])
+        places.sort(key=lambda binding: binding.line)
     return found
 
 
 def bindings(source, name):
     return all_bindings(source).get(name, [])
+
+
+def is_handed_on(binding, name):
+    """True for `x = f(x)`: whether it was run or not, the road goes on with x."""
+    return binding.kind == "same" or binding.kind == "value" and any(
+        isinstance(part, ast.Name) and part.id == name for part in ast.walk(binding.node))
 
 
 def is_rebound(source, name):
@@ -1034,6 +1215,10 @@ def statement_line(site, line):
     return max(around, default=line)
 
 
+def starts(source):
+    return frames.starts(source) if source is not None else None
+
+
 def starts_line(source):
     return getattr(source, "lineno", 1)
 
@@ -1074,6 +1259,33 @@ def default_of(source, name):
     found.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults,
                                            strict=True) if d is not None})
     return found.get(name)
+
+
+def entry_of(node):
+    """The node of some entry of what a node stands for."""
+    return ast.copy_location(ast.Subscript(node, ast.Constant(ANY), ast.Load()), node)
+
+
+@cached
+def all_entries(source):
+    """Return {name: [(node, line, key)]} of what is put into lists and dicts of a function."""
+    found = {}
+    for node in own_nodes(source):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript):
+                    key = target.slice.value if isinstance(target.slice, ast.Constant) else ANY
+                    if isinstance(target.slice, ast.UnaryOp):
+                        key = ANY
+                    found.setdefault(text(target.value), []).append((node.value, node.lineno, key))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and \
+                node.func.attr in ("append", "extend", "insert", "add") and node.args:
+            found.setdefault(text(node.func.value), []).append((node.args[-1], node.lineno, ANY))
+    return found
+
+
+def entries(source, name):
+    return all_entries(source).get(name, [])
 
 
 def keyword_of(node, name):
@@ -1126,18 +1338,9 @@ def is_place(node, site):
         node, ast.Attribute) and node.attr == "device"
 
 
-def promoted(dtypes):
-    """The dtype of a result of tensors of these dtypes; None counts as a plain number."""
-    known = [dtype for dtype in dtypes if dtype is not None]
-    result = known[0] if known else None
-    for dtype in known[1:]:
-        result = torch.promote_types(result, dtype)
-    return result
-
-
 def is_torch(value):
     """True for what belongs to torch itself: a class, a function, a module of it."""
-    if value is MISSING:
+    if value is MISSING or frames.is_tensor(value):
         return False
     kind = value if isinstance(value, (type, types.FunctionType)) else type(value)
     name = getattr(value, "__module__", None) if isinstance(

@@ -7,7 +7,9 @@ knows the expression that failed; its names lead to tensors, and those to dtypes
 import ast
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,14 +25,29 @@ MACHINERY = ("torch/nn/modules/module.py", "torch/nn/modules/container.py",
              "torch/autograd/grad_mode.py", "torch/amp/autocast_mode.py", "torch/_tensor.py",
              "torch/autograd/__init__.py", "torch/autograd/graph.py", "torch/overrides.py",
              "torch/autograd/function.py", "torch/_dynamo/", "torch/_functorch/",
-             "torch/fx/", "torch/_compile.py")
+             "torch/fx/", "torch/_compile.py", "torch/_prims", "torch/_refs", "torch/_meta_",
+             "torch/_decomp", "torch/_ops.py", "torch/_library", "torch/_subclasses",
+             "torch/nested/", "torch/_jit_internal.py", "<eval_with_key>")
+
+
+class Operand(NamedTuple):
+    """What an expression works on: its name, the tensor, and the node that stands for it.
+
+    tensor: None where no name holds it; then the dtype is what the message says.
+    """
+
+    name: str
+    tensor: torch.Tensor | None
+    node: ast.AST
+    dtype: torch.dtype
 
 
 @dataclass
 class Failure:
-    """A Site whose expression `node` failed, with its operands [(name, tensor, node)].
+    """A Site whose expression `node` failed, with its Operands.
 
-    module: the nn.Module at work and its path from the root model; both None in plain functions.
+    module: the nn.Module at work, its path from the root model, and that; None in plain functions.
+    raised_by: what torch calls the op, where its Python code refused the operands by itself.
     """
 
     site: frames.Site
@@ -39,10 +56,19 @@ class Failure:
     module: torch.nn.Module | None
     path: str | None
     root: torch.nn.Module | None
+    raised_by: str | None = None
 
     @property
     def op(self):
-        return operation(self.node)
+        name = operation(self.node)
+        called = frames.look_up(self.node.func, self.site) if isinstance(self.node, ast.Call) \
+            else None
+        if type(called) is partial:
+            return getattr(called.func, "__name__", name)
+        if self.raised_by is not None:
+            return self.raised_by
+        # torch's function of Python is known, not the C++ one that it calls: cross_entropy_loss
+        return self.site.name if name.startswith(self.site.name) else name
 
 
 def locate(error, program=None):
@@ -64,22 +90,44 @@ def to_json(failure, origin=None):
     return {
         "module": failure.path,
         "op": failure.op,
-        "operands": [describe(name, tensor) for name, tensor, _ in failure.operands],
+        "operands": [describe(o) for o in failure.operands],
         "origin": origin,
     }
 
 
 def failing(sites):
     """Return the Failure: the innermost expression of the Sites that has tensors in it, or None."""
+    checked = refused(sites)
     for depth in range(len(sites) - 1, -1, -1):
         site = sites[depth]
         if is_machinery(site):
             continue
+        if checked is site:
+            return Failure(site, ast.Pass(), list(given_to(site)),
+                           *module_of(sites[:depth + 1]), type(site.module).__name__.lower())
         node = frames.working(site)
         operands = list(operands_of(node, site)) if node is not None else []
         if operands:
             return Failure(site, node, operands, *module_of(sites[:depth + 1]))
     return None
+
+
+def refused(sites):
+    """The Site of a layer of torch's own whose Python code raised; None where C++ did."""
+    if not sites or not sites[-1].text.strip().startswith("raise ") or sites[-1].mine:
+        return None
+    return next((site for site in reversed(sites) if site.name == "forward" and not site.mine
+                 and site.module is not None
+                 and type(site.module).__module__.startswith("torch.nn")), None)
+
+
+def given_to(site):
+    """Yield the Operands of a layer as a whole: what its forward was given, and its weights."""
+    for name in site.code.co_varnames[1:site.code.co_argcount]:
+        for label, tensor in frames.tensors_in(site.locals.get(name), name):
+            yield Operand(label, tensor, ast.Name(name, ast.Load()), dtype_of(tensor))
+    for name, tensor in frames.own_tensors(site.module, ("_parameters",)):
+        yield Operand(name, tensor, ast.Attribute(ast.Name("self"), name), dtype_of(tensor))
 
 
 def is_machinery(site):
@@ -89,11 +137,15 @@ def is_machinery(site):
 def operation(node):
     """Name of the operation: linear, baddbmm, matmul, index_put, …"""
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        return OPERATORS.get(type(node.op), type(node.op).__name__.lower())
+        name = OPERATORS.get(type(node.op), type(node.op).__name__.lower())
+        return name + "_" if isinstance(node, ast.AugAssign) else name
     if isinstance(node, ast.Assign):
-        return "index_put"
+        target = node.targets[0]
+        return "index_put" if isinstance(target, ast.Subscript) else target.attr
     if isinstance(node, ast.Subscript):
         return "index"
+    if isinstance(node, ast.Pass):
+        return ""
     if isinstance(node, (ast.UnaryOp, ast.Compare)):
         return type(node.op if isinstance(node, ast.UnaryOp) else node.ops[0]).__name__.lower()
     return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
@@ -106,8 +158,9 @@ def arguments_of(node):
     if isinstance(node, ast.AugAssign):
         return [(None, node.target), (None, node.value)]
     if isinstance(node, ast.Assign):
-        target = next(t for t in node.targets if isinstance(t, ast.Subscript))
-        return [(None, target.value), (None, node.value), (None, target.slice)]
+        target = node.targets[0]
+        index = [(None, target.slice)] if isinstance(target, ast.Subscript) else []
+        return [(None, target.value), (None, node.value), *index]
     if isinstance(node, ast.Subscript):
         return [(None, node.value), (None, node.slice)]
     if isinstance(node, ast.UnaryOp):
@@ -122,7 +175,16 @@ def arguments_of(node):
 def operands_of(node, site):
     """Yield (name, tensor, node) of the operands of `node` that names in `site` stand for."""
     seen = set()
+    if isinstance(node, ast.Call) and type(frames.look_up(node.func, site)) is partial:
+        known = frames.look_up(node.func, site)
+        for name, tensor in [*enumerate(known.args), *known.keywords.items()]:
+            if frames.is_tensor(tensor):
+                yield Operand(str(name), tensor, node.func, dtype_of(tensor))
+    vararg = handed_on(frames.scope(site)) if not site.mine else ()
     for keyword, argument in arguments_of(node):
+        if isinstance(argument, ast.Starred) or keyword is None and isinstance(
+                argument, ast.Name) and argument.id in vararg:
+            continue  # the call before this one names them
         parts = argument.elts if isinstance(argument, (ast.List, ast.Tuple)) else [argument]
         for part in parts:
             base = base_name(part)
@@ -132,7 +194,20 @@ def operands_of(node, site):
             for label, tensor in frames.tensors_in(frames.look_up(base, site), name):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
-                    yield label, tensor, part
+                    yield Operand(label, tensor, part, dtype_of(tensor))
+
+
+def dtype_of(tensor):
+    with torch._C.DisableTorchFunction():
+        return tensor.dtype
+
+
+def handed_on(source):
+    """Names of the parameters that take what is left over: *args, **kwargs."""
+    arguments = getattr(source, "args", None)
+    if not isinstance(arguments, ast.arguments):
+        return ()
+    return [part.arg for part in (arguments.vararg, arguments.kwarg) if part is not None]
 
 
 def base_name(node):
@@ -175,9 +250,12 @@ def path_of(sites, inner):
     return None, None
 
 
-def describe(name, tensor):
+def describe(operand):
+    name, tensor, _, dtype = operand
+    if tensor is None:
+        return {"name": name, "dtype": dtype_name(dtype), "shape": None, "device": None}
     with torch._C.DisableTorchFunction():
-        return {"name": name, "dtype": dtype_name(tensor.dtype), "shape": shape_of(tensor),
+        return {"name": name, "dtype": dtype_name(dtype), "shape": shape_of(tensor),
                 "device": str(tensor.device)}
 
 
@@ -191,14 +269,13 @@ def shape_of(tensor):
     for dimension in range(dimensions):
         try:
             shape.append(int(tensor.size(dimension)))
-        except (RuntimeError, TypeError, ValueError):
+        except (RuntimeError, TypeError, ValueError, AttributeError):
             shape.append(-1)
     return shape
 
 
-def is_floating(tensor):
-    with torch._C.DisableTorchFunction():
-        return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+def is_floating(dtype):
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def odd_dtype(failure, sites):
@@ -207,14 +284,14 @@ def odd_dtype(failure, sites):
     What belongs is the dtype of the failing module's own parameters among the operands;
     without such, the most common dtype of the parameters of the models in sight.
     """
-    floats = [tensor for _, tensor, _ in failure.operands if is_floating(tensor)]
-    if len({tensor.dtype for tensor in floats}) < 2:
+    floats = [operand for operand in failure.operands if is_floating(operand.dtype)]
+    if len({operand.dtype for operand in floats}) < 2:
         return None
     own = set()
     if failure.module is not None:
         own = {id(parameter) for _, module in frames.walk(failure.module)
                for _, parameter in frames.own_tensors(module, ("_parameters",))}
-    at_home = Counter(t.dtype for t in floats if id(t) in own)
+    at_home = Counter(o.dtype for o in floats if id(o.tensor) in own)
     if not at_home:
         for site in sites:
             for value in site.locals.values():
@@ -223,16 +300,17 @@ def odd_dtype(failure, sites):
     if not at_home:
         return None
     home = at_home.most_common(1)[0][0]
-    return next((dtype for dtype in (t.dtype for t in floats) if dtype != home), None)
+    return next((operand.dtype for operand in floats if operand.dtype != home), None)
 
 
 def parameters_of(root):
     """Return a Counter of how many elements a model's floating parameters have, by dtype."""
-    counted = Counter()
+    counted, seen = Counter(), set()
     with torch._C.DisableTorchFunction():
         for _, module in frames.walk(root):
             for _, parameter in frames.own_tensors(module, ("_parameters",)):
-                if parameter.dtype.is_floating_point:
+                if parameter.dtype.is_floating_point and id(parameter) not in seen:
+                    seen.add(id(parameter))
                     counted[parameter.dtype] += size_of(parameter)
     return counted
 
@@ -253,8 +331,8 @@ def origin(sites, failure, program):
         if Path(site.filename).parent != Path(program):
             continue
         node = frames.working(site)
-        for name, tensor, _ in operands_of(node, site) if node is not None else ():
-            if tensor.dtype == odd:
+        for name, _, _, dtype in operands_of(node, site) if node is not None else ():
+            if dtype == odd:
                 return {
                     "file": Path(site.filename).name,
                     "line": site.line,
