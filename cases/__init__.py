@@ -17,3 +17,17 @@ def autopsy(error):
     from cases.lab.autopsy import autopsy  # torch, which `explain` does without
 
     return autopsy(error)
+
+
+def excepthook(kind, error, tb):
+    """For `sys.excepthook`: Python's traceback, then the autopsy if it found something."""
+    from cases.lab.script import excepthook
+
+    excepthook(kind, error, tb)
+
+
+def load_ipython_extension(ip):
+    """`%load_ext cases` brings `%autopsy`."""
+    from cases.lab.magic import load
+
+    load(ip)

@@ -1,7 +1,12 @@
 import sys
 
-if sys.argv[1:2] == ["explain"]:  # needs no torch, whose import takes longer than the answer
+# These need no torch, whose import takes longer than the answer, or is the script's to make.
+if sys.argv[1:2] == ["explain"]:
     from cases.lab.explain import main
+
+    raise SystemExit(main(sys.argv[2:]))
+if sys.argv[1:2] == ["autopsy"]:
+    from cases.lab.script import main
 
     raise SystemExit(main(sys.argv[2:]))
 

@@ -1,7 +1,8 @@
-"""The command line: python -m cases list | run | check | record | torches | explain.
+"""The command line: python -m cases list | run | check | record | torches | explain | autopsy.
 
 Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check` found a
-difference. Exit 2: bad input, with one line on standard error that names what is allowed.
+difference, or the script of `autopsy` raised. Exit 2: bad input, with one line on standard error
+that names what is allowed.
 """
 
 import json
@@ -10,7 +11,7 @@ import sys
 import torch
 
 import cases
-from cases.lab import emulate, explain, gate, torches
+from cases.lab import emulate, explain, gate, script, torches
 from cases.lab.anywhere import ask
 from cases.lab.base import BadInput, OneLineParser
 from cases.lab.case import Missing
@@ -47,6 +48,8 @@ def parser():
     sub.add_argument("--json", action="store_true")
     sub = command("explain", "what a pasted error message means", torch=False, device=False)
     explain.add_arguments(sub)
+    sub = command("autopsy", "run a script and explain what it raised", torch=False, device=False)
+    script.add_arguments(sub)
     commands.metavar = "|".join(commands.choices)
     return top
 
@@ -191,7 +194,7 @@ def do_torches(args):
 
 
 DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
-      "torches": do_torches, "explain": explain.do_explain}
+      "torches": do_torches, "explain": explain.do_explain, "autopsy": script.do_autopsy}
 
 
 def main(argv=None):

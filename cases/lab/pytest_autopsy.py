@@ -1,0 +1,21 @@
+"""A pytest plugin: a test that fails on a dtype gets a section "autopsy" in its report.
+
+In the conftest.py of the top folder:
+
+    pytest_plugins = ["cases.lab.pytest_autopsy"]
+"""
+
+import sys
+
+
+def pytest_runtest_makereport(item, call):
+    """Add the section before pytest makes the report. What it returns, None, lets pytest go on."""
+    if call.excinfo is None or "torch" not in sys.modules:
+        return
+    error = call.excinfo.value
+    if isinstance(error, Exception):  # pytest's own, for a test that is skipped, are none
+        import cases
+
+        found = cases.autopsy(error)
+        if found.found:
+            item.add_report_section(call.when, "autopsy", found.text())
