@@ -1,4 +1,4 @@
-"""In a real browser: JupyterLab runs notebook 01, a fix is toggled, the page says what it did."""
+"""In a real browser: JupyterLab runs notebooks, a fix is toggled, a message is read."""
 
 import json
 import os
@@ -112,18 +112,24 @@ def address(server, home):
     raise AssertionError("JupyterLab did not start:\n" + (home / "log").read_text())
 
 
-@pytest.fixture(scope="module")
-def page(browser, lab):
-    """Notebook 01, open and run, with its panel in sight."""
+def opened(browser, lab, name, shown):
+    """A notebook, open and run, with what the selector `shown` finds in sight."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.requests = []
     page.on("request", lambda request: page.requests.append(request.url))
-    page.goto(f"{lab}lab/tree/{NOTEBOOK.name}?reset")
+    page.goto(f"{lab}lab/tree/{name}?reset")
     page.wait_for_function(READY, timeout=60_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.locator(".ht-outcome[data-rev]").first.wait_for(timeout=90_000)
+    page.locator(shown).first.wait_for(timeout=90_000)
     page.wait_for_function(READY, timeout=90_000)
+    return page
+
+
+@pytest.fixture(scope="module")
+def page(browser, lab):
+    """Notebook 01 with its panel."""
+    page = opened(browser, lab, NOTEBOOK.name, ".ht-outcome[data-rev]")
     page.evaluate(WATCH)
     yield page
     page.close()
@@ -205,6 +211,90 @@ def test_the_panel_fits_and_asks_no_other_host(page, lab):
     assert box["width"] <= 900 and box["height"] <= 420
     others = [url for url in page.requests if not url.startswith((lab, "data:", "blob:", "ws://127"))]
     assert others == []
+
+
+@pytest.fixture(scope="module")
+def box(browser, lab):
+    """The box of notebook 00."""
+    page = opened(browser, lab, "00_start_here.ipynb", ".ht-box")
+    yield page.locator(".ht-box").first
+    page.close()
+
+
+def ask(box, text, key="Control+Enter"):
+    """Read a text in the box; return what a screen reader is told."""
+    said = box.locator(".ht-said")
+    before = said.get_attribute("data-rev")
+    area = box.get_by_role("textbox", name="Your message")
+    area.fill(text)
+    if key:
+        area.press(key)
+    else:
+        box.get_by_role("button", name="Read").click()
+    box.locator(f".ht-said:not([data-rev='{before}'])").wait_for(state="attached", timeout=20_000)
+    assert area.input_value() == text
+    return box.get_by_role("status").text_content()
+
+
+def test_a_message_is_read_by_keys_and_by_the_button(box):
+    for key in ("Control+Enter", None):
+        said = ask(box, "RuntimeError: expected m1 and m2 to have the same dtype, but got: float "
+                        "!= c10::Half", key)
+        assert said.startswith("Read as linear-matmul-mismatch.")
+        assert box.locator("td", has_text="what comes into the layer").is_visible()
+        link = box.get_by_role("link", name="02_llama_vision.ipynb")
+        assert link.evaluate("e => e.href").endswith("/lab/tree/02_llama_vision.ipynb")
+        assert ask(box, "<img src=x onerror=alert(1)>", key) == "Not recognised."
+    box.screenshot(path=SCREENSHOTS / "box.png")
+
+
+@pytest.mark.parametrize("bad, words", [("", "empty"), ("\x01\x02", "not text")])
+def test_bad_input_is_said_in_the_box(box, bad, words):
+    assert words in ask(box, bad)
+    assert box.locator("table").count() == 0
+
+
+def test_a_long_log_is_read_whole_and_shown_in_part(box):
+    area = box.get_by_role("textbox", name="Your message")
+    for lines, said in ((30_000, "Read as linear-matmul"), (80_000, "more than 1,000,000 bytes")):
+        kept = area.evaluate("""(area, lines) => {
+            const data = new DataTransfer(), first = 'Error: mat1 and mat2 have the same dtype\\n';
+            data.setData('text/plain', first + 'INFO: a step \\n'.repeat(lines));
+            return area.dispatchEvent(new ClipboardEvent('paste',
+                {clipboardData: data, bubbles: true, cancelable: true}));
+        }""", lines)
+        assert not kept and len(area.input_value()) == 20_000
+        area.press("Control+Enter")
+        box.get_by_role("status").filter(has_text=said).wait_for(timeout=20_000)
+        assert box.get_by_text("only the end is shown here").is_visible()
+    ask(box, "short")
+    assert box.get_by_text("only the end is shown here").is_hidden()
+
+
+def test_keys_stay_in_the_box(box):
+    cells = box.page.locator(".jp-Notebook .jp-Cell").count()
+    area = box.get_by_role("textbox", name="Your message")
+    area.fill("")
+    for control in (area, box.get_by_role("button", name="Read")):
+        control.focus()
+        for key in ("Escape", "d", "d", "x", "a", "b", "m"):
+            box.page.keyboard.press(key)
+    assert area.input_value() == "ddxabm"
+    assert box.page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_the_box_says_when_no_kernel_answers(box, lab):
+    """The last test of the box: its kernel is stopped."""
+    with urllib.request.urlopen(f"{lab}api/sessions") as answer:
+        own, = [session["kernel"]["id"] for session in json.load(answer)
+                if session["path"].startswith("00")]
+    box.page.evaluate("""kernel => fetch('/api/kernels/' + kernel + '/restart', {method: 'POST',
+        headers: {'X-XSRFToken': document.cookie.match(/_xsrf=([^;]*)/)[1]}})""", own)
+    area = box.get_by_role("textbox", name="Your message")
+    area.fill("loss is nan")
+    area.press("Control+Enter")
+    box.get_by_role("status").filter(has_text="No answer yet").wait_for(timeout=20_000)
+    assert area.input_value() == "loss is nan"
 
 
 def test_the_export_needs_no_network(browser, tmp_path):

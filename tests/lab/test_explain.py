@@ -1,5 +1,6 @@
 """The message reader: judged on public reports, on our own evidence, on what it must not know."""
 
+import html
 import json
 import re
 import subprocess
@@ -370,13 +371,19 @@ def test_json_is_the_contract():
 
 
 def test_html_says_what_the_text_says_and_escapes_it():
-    answer = explain.explain("<b>float16</b> LSTM <script>alert(1)</script> dtype")
-    page = explain.explain(TRACEBACK)._repr_html_()
-    assert "&quot;" in page or "&#x27;" in page
-    assert "<script>" not in answer._repr_html_()
-    for _, lines in explain.explain(TRACEBACK).blocks():
-        for line in lines:
-            assert line in explain.explain(TRACEBACK).text()
+    page = explain.explain("<b>float16</b> LSTM <script>alert(1)</script> dtype")._repr_html_()
+    assert "<script>" not in page and "&lt;" not in explain.explain(TRACEBACK).text()
+    for text in (TRACEBACK, "the quick brown fox"):
+        answer = explain.explain(text)
+        page, said = answer._repr_html_(), answer.text()
+        assert "&quot;" in page or "&#x27;" in page
+        for heading, rows in answer.blocks():
+            assert html.escape(heading) in page and heading in said
+            for name, words in rows:
+                assert f">{html.escape(words)}</td>" in page and words in said
+                assert f">{html.escape(name)}</th>" in page or not name
+        tags = re.findall(r"<(/?)(table|caption|tbody|tr|th|td)\b", page)
+        assert sum(-1 if closing else 1 for closing, _ in tags) == 0
 
 
 @pytest.mark.parametrize("bad, words", [

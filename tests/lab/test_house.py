@@ -13,7 +13,7 @@ from cases.lab import torches
 LAB = torches.ROOT / "cases" / "lab"
 # What notebooks alone use, and what else it may then import.
 SHOWN = {"panel": {"ipywidgets", "anywidget", "traitlets"}, "sortable": {"anywidget", "traitlets"},
-         "figures": {"matplotlib", "PIL"}}
+         "box": {"anywidget", "traitlets"}, "figures": {"matplotlib", "PIL"}}
 IMPORTABLE = sorted(path.stem for path in LAB.glob("*.py") if path.stem not in SHOWN)
 
 
