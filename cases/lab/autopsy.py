@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cases.lab import cure, frames, origin, where
+from cases.lab import compiled, cure, frames, origin, where
 from cases.lab.messages import dtypes_in
 from cases.lab.origin import autocast_around, name_of, statement_line, text
 
@@ -155,11 +155,7 @@ def autopsy(error):
 
     error: an exception with its traceback, as caught. Anything else gets an Autopsy that says so.
     """
-    try:
-        message = str(error).strip()
-    except Exception:
-        message = "(its message cannot be read)"
-    result = Autopsy({"type": type(error).__name__, "message": shortened(message)})
+    result = Autopsy({"type": type(error).__name__, "message": shortened(message_of(error))})
     if not isinstance(error, BaseException):
         result.error = {"type": "nothing to read", "message": f"{type(error).__name__} is no "
                         "exception"}
@@ -167,7 +163,7 @@ def autopsy(error):
         return result
     try:
         with torch._C.DisableTorchFunction():
-            Reader(error, message, result).read()
+            Reader(error, result).read()
     except Exception as fault:
         if __import__("os").environ.get("DEBUG"): __import__("traceback").print_exc()
         result.asks.append(f"The reading stopped halfway ({type(fault).__name__}); what is above "
@@ -178,6 +174,13 @@ def autopsy(error):
     return result
 
 
+def message_of(error):
+    try:
+        return str(error).strip()
+    except Exception:
+        return "(its message cannot be read)"
+
+
 def shortened(message):
     return message if len(message) <= LONGEST else message[:LONGEST].rstrip() + " …"
 
@@ -185,8 +188,8 @@ def shortened(message):
 class Reader:
     """Reads one exception into an Autopsy. It holds the user's objects, and goes with its call."""
 
-    def __init__(self, error, message, result):
-        self.error, self.message, self.result = error, message, result
+    def __init__(self, error, result):
+        self.error, self.message, self.result = error, message_of(error), result
 
     def read(self):
         self.sites, self.failure = self.find()
@@ -211,9 +214,10 @@ class Reader:
         first = None
         for error in frames.chain(self.error):
             sites = frames.sites(error)
-            failure = where.failing(sites)
+            failure = compiled.failing(sites) or where.failing(sites)
             first = first or (sites, None)
             if failure is not None:
+                self.message = message_of(error)
                 return sites, failure
         return first
 
@@ -248,10 +252,10 @@ class Reader:
     def half_weights(self):
         """GradScaler met a half parameter: which, and the line that made it half."""
         result, failure = self.result, self.failure
-        odd = next((o for o in failure.operands if o.dtype == torch.float16), None) if failure \
-            else None
-        if odd is None:
+        tensor = self.sites[-1].locals.get("param") if self.sites else None
+        if failure is None or not frames.is_tensor(tensor):
             return
+        odd = where.Operand("param", tensor, failure.node, tensor.dtype)
         result.odd = {"name": odd.name, "dtype": "float16"}
         made = self.made(odd.tensor, torch.float16)
         if made is None:
@@ -613,7 +617,8 @@ class Reader:
 
     def household(self):
         """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
-        root = self.failure.root or next(iter(self.models()), None)
+        root = self.failure.root
+        root = next(self.models(), None) if root is None else root
         elements, pieces = {}, {}
         if root is not None:
             tensors = {id(t): t for _, module in frames.walk(root)
@@ -652,7 +657,7 @@ class Reader:
             return
         change = None
         if self.is_own_weight(tensor) and known:
-            change = self.convert_module(tensor, home)
+            change = self.convert_module(dtype, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
             change = change and {**change, "costs": cure.price(dtype, home, tensor)}
@@ -724,25 +729,24 @@ class Reader:
         return module is not None and any(
             held is tensor for _, held in frames.own_tensors(module))
 
-    def convert_module(self, tensor, home):
-        """Before the reader's line that calls the model: the module that was left behind, converted."""
+    def convert_module(self, dtype, home):
+        """Before the reader's line that calls the model: the part that was left behind, converted."""
         failure = self.failure
         for site in self.sites:
-            if not site.mine:
-                continue
             named = next((name for name, value in site.locals.items()
                           if value is failure.root and name.isidentifier()), None)
-            if named is None or failure.path is None:
+            if not site.mine or named is None:
                 continue
+            left = [(path, tensor) for path, module in frames.walk(failure.root)
+                    for _, tensor in frames.own_tensors(module) if tensor.dtype == dtype]
+            part = common(path for path, _ in left)
             mine = cure_line(site, site.line)
-            if mine is None:
-                return None
-            path = python_path(named, failure.path)
-            change = cure.change(site, [mine], f"{path}.to({cure.dtype_text(site, home)})")
-            count = sum(where.size_of(t) for _, t in frames.own_tensors(failure.module))
-            return change and {**change, "costs": f"the {count:,} weights of {failure.path or named} "
-                               f"become {name_of(home)} for good; before an optimizer is made, or "
-                               "it updates the old ones"}
+            change = mine and cure.change(
+                site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
+            count = sum(where.size_of(tensor) for _, tensor in left)
+            return change and {**change, "costs": f"{count:,} weights become {name_of(home)} for "
+                               "good; do it before the optimizer is made, or it updates the old "
+                               "ones"}
         return None
 
     def users_line(self):
@@ -845,6 +849,17 @@ def whole_line(site, line):
     node = ast.Pass(lineno=line, end_lineno=line, col_offset=0,
                     end_col_offset=len(kept.encode()))
     return node, kept
+
+
+def common(paths):
+    """The path of the part that holds all of these."""
+    parts = [path.split(".") if path else [] for path in paths]
+    found = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        found.append(level[0])
+    return ".".join(found)
 
 
 def python_path(root, path):

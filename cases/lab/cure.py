@@ -64,10 +64,12 @@ def dtype_text(site, dtype):
     return f"{torch_name(site)}.{name_of(dtype)}"
 
 
-def cast(site, node, dtype):
+def cast(site, node, dtype, quantised=False):
     """The text of a node, cast; a creation is given the dtype instead."""
     written = dtype_text(site, dtype)
     found = source_of(site, node)
+    if quantised:
+        return f"{found}.dequantize()" + ("" if dtype == torch.float32 else f".to({written})")
     if isinstance(node, ast.Call):
         called = where.operation(node)
         given = keyword_of(node, "dtype")
@@ -105,10 +107,13 @@ def along(trail, failure, odd, home):
     seams = [step for step in trail.steps if step.site.mine]
     if not seams:
         return None
-    entry, seam = seams[0], next((s for s in seams if not isinstance(s.site, Function)), None)
-    node = entry.node
+    entry, node = seams[0], seams[0].node
+    quantised = not (trail.dtype.is_floating_point or trail.dtype.is_complex) and \
+        trail.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+    if quantised and failure.site.mine:
+        return change(failure.site, [(odd, cast(failure.site, odd, home, True))])
     if entry is trail.steps[0]:
-        if trail.how in ("made", "numpy") and isinstance(node, ast.Call):
+        if trail.how in ("made", "numpy") and isinstance(node, ast.Call) and not chosen(node):
             return change(entry.site, [(node, cast(entry.site, node, home))])
         if trail.how == "cast" and isinstance(node, ast.Call) and not isinstance(
                 entry.site, Function) and where.operation(node) not in ("softmax", "sum", "mean"):
@@ -121,14 +126,21 @@ def along(trail, failure, odd, home):
         piece = piece_of(step, trail.dtype)
         if piece is not None:
             return change(step.site, [(piece, cast(step.site, piece, home))])
-    if seam is not None and odd is not None and failure.site.mine:
+    if hasattr(odd, "lineno") and failure.site.mine and failure.node is not odd:
         return change(failure.site, [(odd, cast(failure.site, odd, home))])
     return None
+
+
+def chosen(node):
+    """True for a creation whose dtype is written down: someone wanted it, for exact positions say."""
+    return where.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
 
 
 def piece_of(step, dtype):
     """The part of a step's expression that carries the odd dtype, to be cast there, or None."""
     node = step.node
+    if step.inside or not hasattr(node, "lineno"):
+        return None
     if isinstance(node, ast.Call):
         called = frames.look_up(node.func, step.site)
         if step.how in ("parameter", "cast", "made") or frames.is_module(called) and \
@@ -148,7 +160,7 @@ def piece_of(step, dtype):
 
 def all_parts(node):
     """The arguments of a call, and the members of a list among them."""
-    for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
+    for part in [*node.args, *(k.value for k in node.keywords if k.arg is not None)]:
         if isinstance(part, (ast.List, ast.Tuple)):
             yield from part.elts
         else:

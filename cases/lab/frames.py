@@ -93,13 +93,17 @@ def sites(error):
     if len(raised) > OUTER + INNER:
         raised = raised[:OUTER] + raised[-INNER:]
         places = places[:OUTER] + places[-INNER:]
-    found = []
+    found, seen = [], {}
     for (frame, line), span in zip(raised, places, strict=True):
         code = frame.f_code
         linecache.checkcache(code.co_filename)
         linecache.lazycache(code.co_filename, frame.f_globals)
-        found.append(Site(code.co_filename, line, code.co_name, code, namespaces_of(frame),
-                          found[-1] if found else None, span))
+        caller = found[-1] if found else None
+        # A frame that an exception was thrown into again is there twice; its caller is the first's.
+        caller = seen[id(frame)].parent if id(frame) in seen else caller
+        found.append(Site(code.co_filename, line, code.co_name, code, namespaces_of(frame), caller,
+                          span))
+        seen.setdefault(id(frame), found[-1])
     return found
 
 
@@ -315,7 +319,7 @@ def attribute(owner, name):
         for store in ("_parameters", "_buffers", "_modules"):
             if name in own.get(store, ()):
                 return own[store][name]
-    if name in own:
+    if name in own and not isinstance(owner, type):
         return own[name]
     for base in type(owner).__mro__ if not isinstance(owner, type) else owner.__mro__:
         found = vars(base).get(name, MISSING)

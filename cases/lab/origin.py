@@ -49,7 +49,7 @@ class Step:
     node: ast.AST
     name: str
     how: str = ""
-    value: object = MISSING
+    inside: bool = False  # the name is that of a list, dict or object which held the tensor
 
 
 @dataclass
@@ -210,9 +210,10 @@ class Tracker:
                    and not self.is_number(node, site, line)]
         if len(unknown) == 1:
             return unknown[0], site, line, ()
-        if unknown:
+        if unknown and len({frozenset(names_in(node)) for node in unknown}) > 1:
             self.doubt(f"which of the operands in `{text(whole)}` was {name_of(self.dtype)} "
                        "cannot be read any more")
+        if unknown:
             return unknown[0], site, line, ()
         return self.end("made", whole, site, line)
 
@@ -252,10 +253,10 @@ class Tracker:
             return node, site, binding.line, pick
         if binding.kind == "with":
             return self.end("unknown", node, site, binding.line)
-        self.add(site, binding.line, binding.node, node.id)
         pick = (*binding.pick, *pick)
         if binding.kind == "for":
             pick = (ANY, *pick)
+        self.add(site, binding.line, binding.node, node.id, inside=pick)
         return binding.node, site, binding.line, pick
 
     def is_source(self, node, site, line):
@@ -287,6 +288,8 @@ class Tracker:
         """A name that its function does not bind: an enclosing function's, or a global."""
         value = frames.look_up(node, site)
         outer = site.parent
+        if site.name in frames.COMPREHENSIONS and outer is not None and node.id in outer.locals:
+            return node, outer, statement_line(outer, outer.line), pick
         while outer is not None:
             if outer.locals is site.globals or outer.locals.get(node.id, MISSING) is value is not \
                     MISSING and outer.name != site.name:
@@ -354,26 +357,26 @@ class Tracker:
                     return hook
                 return node.value, caller, line, (place - number, *pick)
             if number == place:
-                self.hand_over(caller, line, call, node)
+                self.hand_over(caller, line, call, node, pick)
                 return node, caller, line, pick
         for keyword in call.keywords:
             if keyword.arg is not None and keyword.arg == name:
-                self.hand_over(caller, line, call, keyword.value)
+                self.hand_over(caller, line, call, keyword.value, pick)
                 return keyword.value, caller, line, pick
         for keyword in call.keywords:
             if keyword.arg is None and name is not None:
                 value = frames.look_up(keyword.value, caller)
                 if value is MISSING or frames.item(value, name) is not MISSING:
                     if not is_kwarg(own, keyword.value):
-                        self.hand_over(caller, line, call, keyword.value)
+                        self.hand_over(caller, line, call, keyword.value, (name, *pick))
                     return keyword.value, caller, line, (name, *pick)
         default = default_of(frames.scope(site), name)
         if default is not None:
             return default, site, starts_line(frames.scope(site)), pick
         return self.end("unknown", call, caller, line)
 
-    def hand_over(self, site, line, call, node):
-        self.add(site, line, call, text(node))
+    def hand_over(self, site, line, call, node, pick):
+        self.add(site, line, call, text(node), inside=pick)
 
     def hooked(self, caller, node, place, value):
         """Go on in a forward pre-hook, where one changed the arguments of a module's call."""
@@ -456,6 +459,8 @@ class Tracker:
             return node.args[0], site, line, (ANY, *rest) if called == "next" else pick
         if called == "enumerate" and rest and node.args:
             return node.args[0], site, line, (ANY, *rest[1:])
+        if called == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+            return node.args[0].value, site, line, (ANY, ANY, *rest[1:])
         if called == "zip" and rest and isinstance(rest[0], int) and rest[0] < len(node.args):
             return node.args[rest[0]], site, line, (ANY, *rest[1:])
         if called in ("values", "items") and isinstance(node.func, ast.Attribute):
@@ -569,6 +574,9 @@ class Tracker:
             return bound.node, site, bound.line, (*bound.pick, *pick)
         base = self.value_at(node.value, site, line)
         key = frames.look_up(node.slice, site)
+        if not frames.is_tensor(base) and isinstance(base, (dict, list, tuple)) and not isinstance(
+                key, (str, int)):
+            key = ANY
         if frames.is_tensor(base) or not isinstance(key, (str, int)):
             return node.value, site, line, pick
         if key == ANY:
@@ -583,8 +591,10 @@ class Tracker:
 
     def back_call(self, node, site, line, pick):
         called = where.operation(node)
-        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        receiver = receiver_of(node, site)
         target = cast_of(node, site)
+        if called.startswith("quantize_per"):
+            return self.end("cast", node, site, line)
         if target is not None:
             if target == self.dtype or target is MISSING:
                 return self.end("cast", node, site, line)
@@ -599,13 +609,15 @@ class Tracker:
                                        else (ANY, *pick))
             if inner is not None:
                 return inner
+        if called in ("tuple", "list") and pick and node.args:
+            return node.args[0], site, line, pick
         if frames.is_module(callee):
             return self.back_module(callee, node, site, line, pick)
         if isinstance(callee, type) and not is_torch(callee):
             return self.back_constructor(callee, node, site, line, pick)
         if function is not None:
             return self.back_function(function, owner, node, site, line, pick)
-        if called in LIKE and not keyword_of(node, "dtype"):
+        if called in LIKE and not keyword_of(node, "dtype") and self.dtype.is_floating_point:
             like = receiver if called.startswith("new_") else (node.args or [None])[0]
             if like is not None:
                 return like, site, line, ()
@@ -614,19 +626,17 @@ class Tracker:
                 pick = pick[1:]
             return self.end("numpy" if self.from_numpy(node, site, line) else "made",
                             node, site, line)
-        if is_numpy(callee) or is_numpy(frames.look_up(receiver, site) if receiver is not None
-                                        else MISSING):
+        if is_numpy(callee) or isinstance(node.func, ast.Attribute) and is_numpy(
+                frames.look_up(node.func.value, site)):
             return self.end("numpy", node, site, line)
         if called in JOINS and node.args:
             first = node.args[0]
             if isinstance(first, (ast.List, ast.Tuple)):
                 return self.back_operands(first.elts, node, site, line)
             if called != "where":
-                self.add(site, line, node, text(first))
+                self.add(site, line, node, text(first), inside=True)
                 return first, site, line, (ANY,)
             return self.back_operands(node.args[1:], node, site, line)
-        if called in ("tuple", "list") and pick and node.args:
-            return node.args[0], site, line, pick
         if called == "partial" and pick:
             given = keyword_of(node, pick[0])
             if given is not None:
@@ -650,8 +660,11 @@ class Tracker:
             return receiver, site, line, ()
         if tensors:
             return self.back_operands(tensors, node, site, line)
-        if called in KEEPS and operands or is_torch(callee) and len(operands) == 1:
+        if called in KEEPS and operands or is_torch(callee) and len(operands) == 1 and \
+                not self.is_number(operands[0], site, line):
             return operands[0], site, line, ()
+        if is_torch(callee):
+            return self.end("made", node, site, line)
         return self.end("unknown", node, site, line)
 
     def function_of(self, node, site, line):
@@ -673,7 +686,7 @@ class Tracker:
         ends = inside.ends()
         if not ends or self.depth(site) > DEPTH:
             return self.end("unknown", node, site, line)
-        self.add(site, line, node, text(node.func))
+        self.add(site, line, node, text(node.func), inside=pick)
         if function.__code__.co_flags & 0x20 and pick[:1] == (ANY,):
             pick = pick[1:]  # a generator: what it yields
         if len(ends) > 1:
@@ -787,9 +800,19 @@ class Tracker:
             elif isinstance(node, ast.BinOp):
                 left = self.numpy_made(node.left, site, line)
                 return left if left is not None else self.numpy_made(node.right, site, line)
+            elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+                node = node.elt
             elif isinstance(node, ast.Call):
                 if is_numpy(frames.look_up(node.func, site)):
                     return node
+                function, owner = self.function_of(node, site, line)
+                if function is not None:
+                    site = Function(function, owner, site, (node, line))
+                    ends = site.ends()
+                    if not ends:
+                        return None
+                    node, line = ends[-1]
+                    continue
                 if not isinstance(node.func, ast.Attribute):
                     return None
                 node = node.func.value
@@ -938,7 +961,7 @@ class Tracker:
         if target is not None:
             return None if target is MISSING else target
         called = where.operation(node)
-        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        receiver = receiver_of(node, site)
         callee = frames.look_up(node.func, site)
         if frames.is_module(callee):
             dtypes = where.parameters_of(callee)
@@ -962,8 +985,7 @@ class Tracker:
             return self.dtype_at(like, site, line, depth) if like is not None else None
         if called in CREATES and (is_torch(callee) or callee is MISSING):
             return self.dtype_of_new(node, called, site, line)
-        if called in KEEPS and receiver is not None and not is_torch(
-                frames.look_up(receiver, site)):
+        if called in KEEPS and receiver is not None:
             return self.dtype_at(receiver, site, line, depth)
         if is_torch(callee) or called in KEEPS:
             region = autocast_around(site, line)
@@ -1009,7 +1031,7 @@ class Tracker:
 
     # --- notes ----------------------------------------------------------------------------
 
-    def add(self, site, line, node, name, how=""):
+    def add(self, site, line, node, name, how="", inside=False):
         """Note a station; a second one of the same line only adds how."""
         if where.is_machinery(site):
             return
@@ -1018,8 +1040,9 @@ class Tracker:
         if len(steps) > 1 and steps[-1].site.filename == site.filename and steps[-1].line == line:
             steps[-1].how = how or steps[-1].how
             steps[-1].node, steps[-1].name = node, name or steps[-1].name
+            steps[-1].inside = bool(inside)
             return
-        steps.append(Step(site, line, node, name, how))
+        steps.append(Step(site, line, node, name, how, bool(inside)))
 
     def end(self, how, node, site, line):
         own = getattr(node, "lineno", None)
@@ -1050,6 +1073,10 @@ def text(node):
         return ast.unparse(node)
     except Exception:
         return ""
+
+
+def names_in(node):
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def entry_name(node):
@@ -1286,6 +1313,14 @@ def all_entries(source):
 
 def entries(source, name):
     return all_entries(source).get(name, [])
+
+
+def receiver_of(node, site):
+    """The node that a method is called on; None for a plain function, as torch.exp is."""
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    owner = frames.look_up(node.func.value, site)
+    return None if isinstance(owner, (types.ModuleType, type)) else node.func.value
 
 
 def keyword_of(node, name):

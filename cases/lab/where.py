@@ -17,7 +17,7 @@ from cases.lab import frames
 from cases.lab.case import dtype_name
 
 OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
-VIEWS = ("transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "flatten", "contiguous",
+VIEWS = ("abs", "neg", "detach", "clone", "cuda", "cpu", "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "flatten", "contiguous",
          "t", "expand")
 # Frames that hand a call on: their operands are those of the frame before.
 MACHINERY = ("torch/nn/modules/module.py", "torch/nn/modules/container.py",
@@ -97,17 +97,19 @@ def to_json(failure, origin=None):
 
 def failing(sites):
     """Return the Failure: the innermost expression of the Sites that has tensors in it, or None."""
-    checked = refused(sites)
+    if (layer := refused(sites)) is not None:
+        return Failure(layer, ast.Pass(), list(given_to(layer)),
+                       *module_of(sites[:sites.index(layer) + 1]),
+                       type(layer.module).__name__.lower())
     for depth in range(len(sites) - 1, -1, -1):
         site = sites[depth]
         if is_machinery(site):
             continue
-        if checked is site:
-            return Failure(site, ast.Pass(), list(given_to(site)),
-                           *module_of(sites[:depth + 1]), type(site.module).__name__.lower())
         node = frames.working(site)
         operands = list(operands_of(node, site)) if node is not None else []
-        if operands:
+        if operands and not (site.filename.endswith("functional.py") and all(
+                operand.name.startswith(f"{ast.unparse(operand.node)}[") for operand in operands)):
+            # einsum's own frame knows its operands as one list; the call before names them
             return Failure(site, node, operands, *module_of(sites[:depth + 1]))
     return None
 
@@ -237,17 +239,21 @@ def module_of(sites):
 
 
 def path_of(sites, inner):
-    """Return a module's path from the outermost model in sight that holds it, and that model."""
-    looked = set()
+    """Return a module's path from the model that holds it deepest, and that model.
+
+    Of several models in sight the root is the one with the longest path; the outermost of equals.
+    """
+    best, looked = (None, None), {}
     for site in sites:
         for value in site.locals.values():
             if not frames.is_module(value) or id(value) in looked:
                 continue
             for path, module in frames.walk(value):
-                if module is inner:
-                    return path, value
-                looked.add(id(module))  # whatever is below it was looked at too
-    return None, None
+                if module is inner and (best[0] is None or path.count(".") > best[0].count(".")
+                                        or path and not best[0]):
+                    best = path, value
+                looked[id(module)] = module  # whatever is below it was looked at too
+    return best
 
 
 def describe(operand):

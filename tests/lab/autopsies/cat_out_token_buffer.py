@@ -1,7 +1,7 @@
 """A buffer made for token numbers is reused as the output of a cat of float scores.
 
 op = "cat"
-odd = "buffer int64"
+odd = "out int64"
 how = "made"
 sure = true
 cure = true

@@ -2,7 +2,7 @@
 
 module = "module.inner"
 op = "scaled_dot_product_attention"
-odd = "bias float64"
+odd = "attn_mask float64"
 how = "numpy"
 sure = true
 cure = true

@@ -2,7 +2,7 @@
 
 op = "einsum"
 odd = "mask float32"
-how = "loader"
+how = "cast"
 sure = true
 cure = true
 """
@@ -14,7 +14,7 @@ def batches(count, size, length, dim):
     for _ in range(count):
         lengths = torch.randint(1, length + 1, (size,), generator=generator)
         states = torch.randn(size, length, dim, generator=generator)
-        mask = (torch.arange(length) < lengths[:, None]).to(torch.float32)
+        mask = (torch.arange(length) < lengths[:, None]).to(torch.float32)  # enters
         yield {"states": states.half(), "mask": mask, "lengths": lengths}
 
 
@@ -26,7 +26,7 @@ def mean_pool(states, mask, lengths):
 def main():
     head = torch.randn(8, 3, generator=torch.Generator().manual_seed(1)).half()
     logits = []
-    for batch in batches(count=2, size=4, length=6, dim=8):  # enters
+    for batch in batches(count=2, size=4, length=6, dim=8):
         logits.append(mean_pool(**batch) @ head)
     print(torch.cat(logits).shape)
 

@@ -1,6 +1,6 @@
 """The loss takes float64 targets without a word; only its backward refuses them.
 
-op = "backward"
+op = "huber_loss"
 odd = "prices float64"
 how = "numpy"
 sure = true

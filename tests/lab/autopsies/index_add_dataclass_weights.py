@@ -1,7 +1,7 @@
 """A dataclass batch is built from NumPy arrays; its weights stay float64.
 
 op = "index_add_"
-odd = "weights float64"
+odd = "events.weights float64"
 how = "numpy"
 sure = true
 cure = true
