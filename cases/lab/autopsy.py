@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cases.lab import compiled, cure, frames, origin, where
+from cases.lab import compiled, cure, elsewhere, frames, origin, where
 from cases.lab.messages import dtypes_in
 from cases.lab.origin import autocast_around, name_of, statement_line, text
 
@@ -48,6 +48,8 @@ SCALER = {
         "scaler.unscale_ comes before scaler.step, once.",
     "scale_() has already been called": "the loss was scaled twice.",
 }
+SEVERAL = ("eigh", "eig", "svd", "qr", "lu", "slogdet", "lstsq", "topk", "sort", "max", "min", "median",
+           "mode", "kthvalue")  # several results: there is no casting them back in one go
 FUSED = ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
 BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
 NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
@@ -55,7 +57,7 @@ NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float
          "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
 ACTIVATIONS = ("matmul", "bmm", "baddbmm", "scaled_dot_product_attention", "einsum", "cat",
                "sdpa_attention_forward", "multi_head_attention_forward")
-INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy", "where")
+INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
 WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "embedding")
 
 
@@ -199,6 +201,9 @@ class Reader:
             result.asks.append("Is this the exception itself, with its traceback? From a log alone, "
                                "paste the text to: python -m cases explain -")
             self.scaling()
+            if isinstance(self.error, SyntaxError):
+                result.said = "Python could not read the source: nothing ran, so no dtype is at work."
+                result.asks.clear()
             return
         self.to_where()
         for reading in (self.scaling, self.fused, self.overflow, self.result_cast, self.indices,
@@ -214,12 +219,21 @@ class Reader:
         first = None
         for error in frames.chain(self.error):
             sites = frames.sites(error)
-            failure = compiled.failing(sites) or where.failing(sites)
+            failure = elsewhere.failing(sites, message_of(error)) or compiled.failing(sites) or where.failing(sites)
             first = first or (sites, None)
             if failure is not None:
                 self.message = message_of(error)
-                return sites, failure
+                return sites, self.closer(sites, failure)
         return first
+
+    def closer(self, sites, failure):
+        """The Failure, or the call of torch's below it that was given no tensor: torch.full(…)."""
+        site = sites[-1]
+        node = frames.working(site) if site is not failure.site else None
+        if site.mine and isinstance(node, ast.Call) and origin.is_torch(
+                frames.look_up(node.func, site)):
+            return where.Failure(site, node, [], *where.module_of(sites))
+        return failure
 
     def to_where(self):
         self.result.where = where.to_json(self.failure)
@@ -239,6 +253,7 @@ class Reader:
     def scaling(self):
         for words, meaning in SCALER.items():
             if words in self.message:
+                self.at_users_call()
                 self.result.said = meaning
                 self.result.asks.append(
                     "Where were the weights made half? Leave them float32 and let autocast cast."
@@ -248,6 +263,14 @@ class Reader:
                     self.half_weights()
                 return True
         return False
+
+    def at_users_call(self):
+        """Tell the op by the name of the reader's own call: scaler.unscale_, scaler.step."""
+        site = next((s for s in reversed(self.sites) if s.mine), None)
+        node = frames.working(site) if site is not None else None
+        if isinstance(node, ast.Call):
+            self.result.where = {"module": None, "op": where.operation(node), "operands": [],
+                                 "origin": None}
 
     def half_weights(self):
         """GradScaler met a half parameter: which, and the line that made it half."""
@@ -357,7 +380,8 @@ class Reader:
             result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
                            f"{self.told(known - {dtype})} on {device}.")
         self.tell(odd, home, known=True, cure_it=False)
-        change = self.in_float32(dtype)
+        change = self.in_float32(dtype) if failure.op not in SEVERAL else cure.along(
+            origin.trace(failure, odd), failure, odd.node, home, whole=True)
         if change:
             result.cure = {**change, "costs": "this op in float32: two casts, and twice the memory "
                            "while it runs; its result is rounded to the old dtype"
@@ -558,17 +582,24 @@ class Reader:
             return floats
         held = {id(operand.node) for operand in self.failure.operands}
         unseen = [part for _, part in where.arguments_of(node) if id(part) not in held
-                  and isinstance(part, (ast.Call, ast.BinOp, ast.Starred))
+                  and (isinstance(part, (ast.Call, ast.BinOp, ast.Starred)) or frames.look_up(
+                      where.base_name(part) or part, site) is frames.MISSING)
                   and not origin.is_torch(frames.look_up(part, site))]
         if not unseen:
             return floats
-        return [*floats, where.Operand(text(unseen[0]), None, unseen[0], others[0])]
+        name = text(unseen[0]).replace("self.", "", 1)
+        return [*floats, where.Operand(name, None, unseen[0], others[0])]
 
     def no_dtype(self):
         dtypes = self.dtypes()
         self.result.asks.append(
             "If you think it is about dtypes, which tensor made you think so? Its dtype is what to "
             "print next." if dtypes else "Which line of yours do you expect a tensor in?")
+        named = {getattr(torch, name) for name in dtypes_in(self.message)}
+        if dtypes and named - dtypes and ABOUT_DTYPES.search(self.message):
+            return (f"The operands in sight are {self.told(dtypes)}; the message also names "
+                    f"{self.told(named - dtypes)}. That tensor is gone: it was made inside the "
+                    "expression, or stood in for a weight while the call ran.")
         if not dtypes:
             return "No floating operand is in sight, and the message is not about dtypes."
         if len(dtypes) == 1:
@@ -600,8 +631,13 @@ class Reader:
                 torch.get_default_dtype() != torch.float64:
             elements = {}
         counts = sorted((elements.get(dtype, 0) for dtype in set(dtypes)), reverse=True)
-        if counts[0] > counts[1]:
-            home, known = homes[0], homes[0] == homes[1] or counts[0] >= 4 * counts[1]
+        evenly = homes[0] != homes[1] or len({pieces.get(d, 0) for d in set(dtypes)}) == 1
+        if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
+            home, known = homes[0], True
+        elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
+            home, known = next(d for d in dtypes if d != part), False
+        elif counts[0] > counts[1]:
+            home, known = homes[0], False
         elif torch.float64 in dtypes:
             home, known = next(d for d in dtypes if d != torch.float64), True
         elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
@@ -614,6 +650,18 @@ class Reader:
         else:
             return None, None, False
         return next((o for o in floats if o.dtype != home), None), home, known
+
+    def converted_part(self, dtypes):
+        """The dtype that the frames show a part of the model converted to, where it is one of two."""
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in origin.own_nodes(source) if source is not None else ():
+                if isinstance(node, ast.Call) and origin.cast_of(node, site) in dtypes and \
+                        isinstance(node.func, ast.Attribute):
+                    base = frames.look_up(node.func.value, site)
+                    if frames.is_module(base) and base is not self.failure.root:
+                        return origin.cast_of(node, site)
+        return None
 
     def household(self):
         """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
@@ -646,25 +694,49 @@ class Reader:
         result.odd = {"name": name, "dtype": name_of(dtype)}
         trail = origin.trace(failure, odd, line)
         steps = self.weights_road(tensor, trail)
-        result.road = [self.station(step.site, step.line, step.node, step.name, dtype, step.how)
-                       for step in steps]
+        for step in steps:
+            told = self.station(step.site, step.line, step.node, step.name, dtype, step.how)
+            last = result.road[-1] if result.road else {}
+            if (last.get("file"), last.get("line")) == (told["file"], told["line"]):
+                last["how"] = last["how"] or told["how"]
+            else:
+                result.road.append(told)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
             result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
                                f"assumed here, or {name_of(dtype)}?")
+        if self.is_into(odd) and trail.how in ("cast", "made", "attribute", "buffer") and (
+                trail.how == "cast" or any(cure.chosen(step.node) for step in trail.steps[:1]
+                                           if isinstance(step.node, ast.Call))):
+            known = False  # someone chose the dtype of what is written into
+            result.asks.append(f"Is `{name}` meant to stay {name_of(dtype)}? Then cast what is "
+                               "written into it.")
         result.sure = known and not trail.doubts
         if not cure_it:
             return
         change = None
-        if self.is_own_weight(tensor) and known:
+        if self.is_own_weight(tensor):
             change = self.convert_module(dtype, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
             change = change and {**change, "costs": cure.price(dtype, home, tensor)}
         result.cure = change
         if change is None:
+            result.sure = False
             result.asks.append(f"Where does your own code hand it over? Cast it there: "
                                f".to({name_of(home)}).")
+
+    def is_into(self, odd):
+        """True for the tensor that an op writes into, or for one that autocast made to be written.
+
+        Then either side may be the one to change: no census of a model decides that.
+        """
+        op, first = self.failure.op, self.failure.operands[0]
+        if not odd.dtype.is_floating_point or odd.dtype == torch.float64:
+            return False
+        if op.rstrip("_") in INTO and odd.tensor is None:
+            return True
+        return (op.rstrip("_") in INTO or op.endswith("_")) and odd.name == first.name
 
     def weights_road(self, tensor, trail):
         """The stations of a Trail; for a parameter, first the line that made or converted it."""

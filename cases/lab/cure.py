@@ -8,6 +8,7 @@ import torch
 from cases.lab import frames, where
 from cases.lab.origin import CREATES, LIKE, Function, keyword_of, name_of, text
 
+REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
 DIGITS = {torch.float16: "about 3 digits, nothing above 65504",
           torch.bfloat16: "about 2 digits", torch.float32: "about 7 digits"}
 
@@ -97,12 +98,12 @@ def recast(site, node, dtype):
     return cast(site, node, dtype)
 
 
-def along(trail, failure, odd, home):
+def along(trail, failure, odd, home, whole=False):
     """Return the change that gives the odd dtype's road the dtype `home`, at its seam, or None.
 
     A creation is given the right dtype, a cast the right target. What comes out of a module, a
     loader, a function that has its reasons, is cast where it is handed on. Only the reader's own
-    files are changed.
+    files are changed. whole: change an explicit cast at once, for nothing of that dtype is wanted.
     """
     seams = [step for step in trail.steps if step.site.mine]
     if not seams:
@@ -112,21 +113,29 @@ def along(trail, failure, odd, home):
         trail.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
     if quantised and failure.site.mine:
         return change(failure.site, [(odd, cast(failure.site, odd, home, True))])
-    if entry is trail.steps[0]:
-        if trail.how in ("made", "numpy") and isinstance(node, ast.Call) and not chosen(node):
-            return change(entry.site, [(node, cast(entry.site, node, home))])
-        if trail.how == "cast" and isinstance(node, ast.Call) and not isinstance(
-                entry.site, Function) and where.operation(node) not in ("softmax", "sum", "mean"):
-            called = frames.look_up(node.func, entry.site)
-            if not frames.is_module(called):
-                return change(entry.site, [(node, recast(entry.site, node, home))])
-    for step in seams:
-        if isinstance(step.site, Function):
+    first = entry is trail.steps[0]
+    if first and trail.how in ("made", "numpy") and isinstance(node, ast.Call) and not chosen(node):
+        return change(entry.site, [(node, cast(entry.site, node, home))])
+    if whole and first and trail.how == "cast" and isinstance(node, ast.Call):
+        return change(entry.site, [(node, recast(entry.site, node, home))])
+    is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not frames.is_module(
+        frames.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
+    if is_cast and not isinstance(entry.site, Function):
+        return change(entry.site, [(node, recast(entry.site, node, home))])
+    for step in sorted(seams, key=lambda step: isinstance(step.site, Function)):
+        if isinstance(step.site, Function) and (step.how or step.site.module is not None):
             continue
-        piece = piece_of(step, trail.dtype)
+        piece = piece_of(step, step.node, step.name)
         if piece is not None:
             return change(step.site, [(piece, cast(step.site, piece, home))])
-    if hasattr(odd, "lineno") and failure.site.mine and failure.node is not odd:
+    for step in seams:
+        piece = piece_of(step, *step.handed) if step.handed else None
+        if piece is not None:
+            return change(step.site, [(piece, cast(step.site, piece, home))])
+    if is_cast:
+        return change(entry.site, [(node, recast(entry.site, node, home))])
+    if hasattr(odd, "lineno") and failure.site.mine and odd not in (
+            failure.node, getattr(failure.node, "func", None)):
         return change(failure.site, [(odd, cast(failure.site, odd, home))])
     return None
 
@@ -136,22 +145,21 @@ def chosen(node):
     return where.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
 
 
-def piece_of(step, dtype):
+def piece_of(step, node, name):
     """The part of a step's expression that carries the odd dtype, to be cast there, or None."""
-    node = step.node
-    if step.inside or not hasattr(node, "lineno"):
+    inside = step.inside and node is step.node
+    if inside or not hasattr(node, "lineno"):
         return None
     if isinstance(node, ast.Call):
+        parts = [part for part in all_parts(node) if text(part) == name]
         called = frames.look_up(node.func, step.site)
-        if step.how in ("parameter", "cast", "made") or frames.is_module(called) and \
-                not any(text(part) == step.name for part in all_parts(node)):
+        if step.how in ("parameter", "cast", "made") or frames.is_module(called) and not parts:
             return node
-        for part in all_parts(node):
-            if text(part) == step.name:
-                return part
-        return None if step.how == "loader" else node if step.how else None
+        if parts:
+            return parts[0]
+        return node if step.how not in ("", "loader") else None
     if isinstance(node, ast.BinOp):
-        return next((p for p in (node.left, node.right) if text(p) == step.name), None)
+        return next((p for p in (node.left, node.right) if text(p) == name), None)
     if isinstance(node, (ast.Attribute, ast.Subscript)) and step.how in ("parameter", "buffer",
                                                                        "attribute"):
         return node

@@ -63,7 +63,8 @@ class Site:
     @property
     def mine(self):
         """True for code of the reader's own: neither Python's, nor installed, nor generated."""
-        if self.filename.startswith("<") and not linecache.getline(self.filename, 1):
+        if self.filename.startswith("<eval_with_key>") or self.filename.startswith("<") and \
+                not linecache.getline(self.filename, 1):
             return False
         if "site-packages" in self.filename or "dist-packages" in self.filename:
             return False
@@ -178,8 +179,10 @@ def scope(site):
         return tree(site.filename)
     key = site.filename, site.code.co_firstlineno, site.name
     if key not in _trees:
-        # The lines of the function are enough, and quicker, but a comprehension's may not parse.
-        source = tree(site.filename) if site.name in COMPREHENSIONS else function_lines(site)
+        # Of an installed file the lines of the function are enough, and quicker. Elsewhere they may
+        # mislead: a comprehension's do not parse, and compiled code knows the first one only.
+        source = tree(site.filename) if site.mine or site.name in COMPREHENSIONS else None
+        source = function_lines(site) if source is None else source
         _trees[key] = next(
             (node for node in ast.walk(source) if starts(node) == key[1] and fits(node, site.name)),
             None,

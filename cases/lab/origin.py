@@ -50,6 +50,7 @@ class Step:
     name: str
     how: str = ""
     inside: bool = False  # the name is that of a list, dict or object which held the tensor
+    handed: tuple | None = None  # (node, name) of a call on the same line that was handed it
 
 
 @dataclass
@@ -190,7 +191,7 @@ class Tracker:
     def likely(self, options, site, line):
         """The one of several nodes that is of the odd dtype; the first, with a doubt, if unclear."""
         fitting = [node for node in options if self.dtype_at(node, site, line) == self.dtype]
-        if len(fitting) != 1:
+        if len(fitting) != 1 and len(options) > 1:
             self.doubt(f"line {line} of {frames.show_file(site.filename)} may take either branch")
         return (fitting or options)[0]
 
@@ -218,17 +219,25 @@ class Tracker:
         return self.end("made", whole, site, line)
 
     def is_number(self, node, site, line):
-        """True for a plain number of Python's, which gives a result no dtype."""
+        """True for a plain number of Python's, or a shape: what gives a result no dtype."""
         if isinstance(node, ast.Call):
             owner = frames.look_up(node.func, site)
-            return owner in (len, int, float, abs, round, max, min) or getattr(
-                owner, "__module__", None) == "math" if isinstance(
-                owner, (type, types.BuiltinFunctionType)) else False
+            known = isinstance(owner, (type, types.BuiltinFunctionType))
+            return known and (owner in (len, int, float, abs, round, max, min)
+                              or getattr(owner, "__module__", None) == "math") or isinstance(
+                node.func, ast.Attribute) and node.func.attr in ("size", "dim", "numel", "item")
+        if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "device", "dtype"):
+            return True
+        if isinstance(node, ast.Subscript) and self.is_number(node.value, site, line):
+            return True
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return all(self.is_number(part, site, line) for part in node.elts)
         if isinstance(node, ast.BinOp):
             return all(self.is_number(part, site, line) for part in (node.left, node.right))
         if isinstance(node, ast.UnaryOp):
             return self.is_number(node.operand, site, line)
-        return type(self.value_at(node, site, line)) in (int, float, bool, str, type(None))
+        return type(self.value_at(node, site, line)) in (int, float, bool, str, type(None),
+                                                          torch.Size)
 
     def is_scalar(self, node, site, line):
         value = self.value_at(node, site, line)
@@ -530,6 +539,9 @@ class Tracker:
                 if how == "parameter":
                     self.trail.held = held[store][node.attr]
                 return self.end(how, node, site, line)
+        if (held_by := parametrized(owner, node.attr, self.dtype)) is not None:
+            self.trail.held = held_by
+            return self.end("parameter", node, site, line)
         made = self.attribute_made(owner, node.attr)
         if made is None:
             return self.end("attribute" if node.attr in held else "unknown", node, site, line)
@@ -637,10 +649,6 @@ class Tracker:
                 self.add(site, line, node, text(first), inside=True)
                 return first, site, line, (ANY,)
             return self.back_operands(node.args[1:], node, site, line)
-        if called == "partial" and pick:
-            given = keyword_of(node, pick[0])
-            if given is not None:
-                return given, site, line, pick[1:]
         if called in LOADS and is_torch(callee):
             self.end("unknown", node, site, line)
             self.trail.doubts.clear()  # a file's contents are an end, if not an explanation
@@ -711,12 +719,12 @@ class Tracker:
         if pick and isinstance(pick[0], str):
             for keyword in node.keywords:
                 if keyword.arg == pick[0]:
-                    self.add(site, line, node, pick[0])
+                    self.add(site, line, node, text(keyword.value))
                     return keyword.value, site, line, pick[1:]
             order = list(getattr(callee, "__dataclass_fields__", None)
                          or getattr(callee, "_fields", ()))
             if pick[0] in order and order.index(pick[0]) < len(node.args):
-                self.add(site, line, node, pick[0])
+                self.add(site, line, node, text(node.args[order.index(pick[0])]))
                 return node.args[order.index(pick[0])], site, line, pick[1:]
         return self.end("unknown", node, site, line)
 
@@ -1038,6 +1046,8 @@ class Tracker:
         line = getattr(node, "lineno", line) if line == float("inf") else line
         steps = self.trail.steps
         if len(steps) > 1 and steps[-1].site.filename == site.filename and steps[-1].line == line:
+            if not steps[-1].inside and isinstance(steps[-1].node, ast.Call):
+                steps[-1].handed = steps[-1].handed or (steps[-1].node, steps[-1].name)
             steps[-1].how = how or steps[-1].how
             steps[-1].node, steps[-1].name = node, name or steps[-1].name
             steps[-1].inside = bool(inside)
@@ -1063,6 +1073,16 @@ class Tracker:
 LOWERED = set("linear conv1d conv2d conv3d convtranspose1d convtranspose2d matmul mm bmm addmm "
               "baddbmm einsum multiheadattention scaled_dot_product_attention lstm gru rnn "
               "bilinear".split())
+
+
+def parametrized(module, name, dtype):
+    """The parameter of that dtype behind a weight which is computed when it is read, or None."""
+    made = (frames.stored(module).get("_modules") or {}).get("parametrizations")
+    made = frames.item(made, name) if frames.is_module(made) else MISSING
+    if not frames.is_module(made):
+        return None
+    return next((tensor for _, part in frames.walk(made) for _, tensor in frames.own_tensors(part)
+                 if tensor.dtype == dtype), None)
 
 
 # --- questions about source -----------------------------------------------------------------
@@ -1443,6 +1463,9 @@ def region(node, site):
     given = dict(zip(order, node.args, strict=False))
     given.update({k.arg: k.value for k in node.keywords})
     values = {name: frames.look_up(part, site) for name, part in given.items()}
+    if None in given:  # **options: what is in them is not read
+        values.update({name: MISSING for name in order if name not in given})
+        given.update(values)
     device = device or values.get("device_type", MISSING)
     dtype = values.get("dtype", MISSING if "dtype" in given else None)
     if dtype is None:
