@@ -11,10 +11,12 @@ test: env ## all tests
 	$(VENV) -m pytest
 lab: env ## the first notebook, open in JupyterLab
 	$(VENV) -m jupyterlab --allow-root --LabApp.app_settings_dir="$(CURDIR)/env/jupyter" notebooks/00_start_here.ipynb
-notebooks: env ## the committed outputs made again
+notebooks: env ## the committed outputs made again, and the page of all errors
 	$(VENV) tests/run_notebooks.py --refresh
-bench: env ## how long an answer takes
+	$(VENV) -m cases.lab.errors_page
+bench: env ## how long an answer takes; and what other tools say, at what cost
 	$(VENV) tests/bench.py
+	$(VENV) tests/bench_peers.py
 evidence: env ## every case recorded on every torch that can be had: what is missing or old
 	$(VENV) env/evidence.py $(ARGS)
 check: env ## every failure still fails, every fix still does what it says
