@@ -55,8 +55,8 @@ a program of the notebook named raised the words, on the torches named, on the C
 say cuda; <code>#</code> is any number there. The other words are as people meet them, or put
 them.</p>
 <p>To have a whole traceback read, with its operands and what else it may be, take the box in
-<a href="00_start_here.ipynb" target="_blank">00_start_here.ipynb</a> or <code>python -m cases explain -</code>.
-</p>
+<a href="00_start_here.ipynb" target="_blank">00_start_here.ipynb</a>, or
+<code>python -m cases explain -</code>.</p>
 <form role="search" hidden>
 <label for="words">Some words of your message, or what goes wrong</label>
 <input id="words" type="search" autocomplete="off" spellcheck="false">
@@ -121,10 +121,10 @@ def listed(items, tag="ul", many=False):
     return f"<{tag}{several}>\n" + "\n".join(f"<li>{item}</li>" for item in items) + f"\n</{tag}>"
 
 
-def article(rule, words, name):
-    """One rule as HTML. words: those recorded; name: its id in the page."""
+def article(rule, words, identity):
+    """One rule as HTML. words: those recorded; identity: its id in the page."""
     escape = html.escape
-    parts = [f'<article id="{name}">', f"<h2>{escape(rule['kind'])}</h2>"]
+    parts = [f'<article id="{identity}">', f"<h2>{escape(rule['kind'])}</h2>"]
     if words:
         said = [f"<code>{escape(text)}</code> <small>{escape(where(text))}</small>"
                 for text in words]
@@ -137,8 +137,8 @@ def article(rule, words, name):
               listed(f"{escape(cure['text'])} <small>Costs: {escape(cure['costs'])}.</small>"
                      for cure in rule["cures"])]
     if rule["cases"]:
-        names = map(notebook, rule["cases"])
-        links = ", ".join(f'<a href="{escape(file)}" target="_blank">{escape(file)}</a>' for file in names)
+        links = ", ".join(f'<a href="{name}" target="_blank">{name}</a>'
+                          for name in map(notebook, rule["cases"]))
         parts += ["<h3>Notebook</h3>", f"<p>{links}</p>"]
     return "\n".join([*parts, "</article>"])
 
