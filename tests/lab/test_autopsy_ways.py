@@ -545,7 +545,7 @@ def autopsies(notebook):
 def test_a_notebooks_autopsy(autopsies):
     assert set(autopsies[6]) == {"text/plain", "text/html"}
     for text in autopsies[6].values():
-        assert SAID in text and "In [4]:2" in text and "In [3]:9" in text
+        assert SAID in text and "In [4]:2" in text and "In [3]:10" in text
         assert "mask = batch.to(torch.float16)" in text
         for secret in ("ipykernel", "/tmp", str(os.getpid()), "site-packages", "0x"):
             assert secret not in text
