@@ -11,6 +11,7 @@ a second time; no tensor's values are read; what is returned holds text only.
 """
 
 import ast
+import gc
 import html
 import re
 from dataclasses import dataclass, field
@@ -24,8 +25,8 @@ from cases.lab.origin import autocast_around, name_of, statement_line, text
 LONGEST = 500  # characters of a message that are shown
 
 ABOUT_DTYPES = re.compile(
-    r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|precision|"
-    r"overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat", re.IGNORECASE)
+    r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
+    r"precision|overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat", re.IGNORECASE)
 NOT_DTYPES = re.compile(r"shapes? .*cannot be multiplied|size mismatch|must match the size|"
                         r"index out of range|out of bounds|is invalid for input of size|"
                         r"Expected all tensors to be on the same device", re.IGNORECASE)
@@ -157,28 +158,31 @@ def autopsy(error):
 
     error: an exception with its traceback, as caught. Anything else gets an Autopsy that says so.
     """
-    result = Autopsy({"type": type(error).__name__, "message": shortened(message_of(error))})
-    if not isinstance(error, BaseException):
-        result.error = {"type": "nothing to read", "message": f"{type(error).__name__} is no "
-                        "exception"}
-        result.said = "Give it an exception that was caught: cases.autopsy(error)."
-        return result
+    if not frames.is_a(error, BaseException):
+        return Autopsy({"type": "nothing to read", "message": "no exception"},
+                       said="Give it an exception that was caught: cases.autopsy(error).")
+    name = type.__dict__["__name__"].__get__(type(error))
+    result = Autopsy({"type": name, "message": shortened(message_of(error))})
+    collecting = gc.isenabled()
+    gc.disable()  # with a large model in memory one collection takes longer than the reading
     try:
         with torch._C.DisableTorchFunction():
             Reader(error, result).read()
     except Exception as fault:
-        if __import__("os").environ.get("DEBUG"): __import__("traceback").print_exc()
         result.asks.append(f"The reading stopped halfway ({type(fault).__name__}); what is above "
                            "was read before. Please report it with the script.")
         result.sure = False
     finally:
         frames.forget()
+        if collecting:
+            gc.enable()
     return result
 
 
 def message_of(error):
     try:
-        return str(error).strip()
+        # Addresses say nothing, and differ from run to run.
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", str(error)).strip()
     except Exception:
         return "(its message cannot be read)"
 
@@ -192,6 +196,7 @@ class Reader:
 
     def __init__(self, error, result):
         self.error, self.message, self.result = error, message_of(error), result
+        self.away = False  # it was raised in another process
 
     def read(self):
         self.sites, self.failure = self.find()
@@ -212,6 +217,10 @@ class Reader:
                 break
         else:
             result.said = self.no_dtype()
+        if self.away:
+            result.sure = False
+            result.asks.append("It was raised in another process: of its tensors only those that "
+                               "this one holds too can be told.")
         self.say_autocast()
 
     def find(self):
@@ -223,6 +232,7 @@ class Reader:
             first = first or (sites, None)
             if failure is not None:
                 self.message = message_of(error)
+                self.away = failure.site not in sites and failure.site.code is None
                 return sites, self.closer(sites, failure)
         return first
 
@@ -327,7 +337,7 @@ class Reader:
                        if is_number(part, failure.site)), None)
         if number is not None and dtype is not None and failure.site.mine:
             value = frames.look_up(number, failure.site)
-            low = isinstance(number, ast.UnaryOp) or isinstance(value, (int, float)) and value < 0
+            low = isinstance(number, ast.UnaryOp) or frames.is_a(value, (int, float)) and value < 0
             end = "min" if low else "max"
             name = cure.torch_name(failure.site)
             new = f"{name}.finfo({cure.dtype_text(failure.site, dtype)}).{end}"
@@ -493,7 +503,7 @@ class Reader:
                 return site, node, line, operands, None, None
             parts = [part for _, part in where.arguments_of(node)]
             calls = [p for p in parts if isinstance(p, (ast.Call, ast.BinOp, ast.Name))
-                     and not isinstance(frames.look_up(p, site), (int, float))
+                     and not frames.is_a(frames.look_up(p, site), (int, float))
                      and not origin.is_torch(frames.look_up(p, site))]
             if not calls:
                 return None
@@ -852,8 +862,8 @@ class Reader:
         device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
                       "cpu")
         if around is None:
-            result.autocast = ("No autocast block stands around these lines; where one is switched "
-                               "on otherwise (a trainer), the traceback does not show it.")
+            result.autocast = ("No autocast block is seen around these lines. One that is switched "
+                               "on otherwise, as by a trainer, does not show in a traceback.")
             return
         at = f"{frames.show_file(around['site'].filename)}:{around['line']}"
         if around["enabled"] is False:

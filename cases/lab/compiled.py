@@ -59,9 +59,9 @@ def at_line(caller, trace):
         call = called_at(site)
         callee = frames.look_up(call.func, site) if call is not None else None
         function = frames.attribute(callee, "forward") if frames.is_module(callee) else callee
-        if isinstance(function, types.MethodType):
+        if frames.is_a(function, types.MethodType):
             site = Function(function.__func__, function.__self__, site, (call, site.line))
-        elif isinstance(function, types.FunctionType):
+        elif frames.is_a(function, types.FunctionType):
             site = Function(function, frames.MISSING, site, (call, site.line))
         else:
             return site

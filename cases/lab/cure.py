@@ -182,7 +182,7 @@ def price(dtype, home, tensor=None):
     size = ""
     if tensor is not None:
         count = where.size_of(tensor)
-        item = torch.empty((), dtype=home).element_size()
+        item = torch.finfo(home).bits // 8 if home.is_floating_point else 8
         size = f" of {count * item:,} bytes" if count else ""
     if not home.is_floating_point:
         return f"a copy{size}; a fraction is cut off, so check that there are none"

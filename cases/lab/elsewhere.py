@@ -33,6 +33,6 @@ def known(sites, name):
         for value in list(site.locals.values()):
             held = frames.stored(value)
             for dataset in (held.get("dataset"), held.get("_dataset")):
-                if dataset is not None and name in vars(type(dataset)):
+                if dataset is not None and name in frames.space_of(type(dataset)):
                     return {"self": dataset}
     return {}

@@ -6,9 +6,11 @@ is not ours to call. A `Site` and what it holds must not outlive the reading.
 
 import ast
 import builtins
+import itertools
 import linecache
 import sys
 import sysconfig
+import threading
 import traceback
 import types
 from pathlib import Path
@@ -29,8 +31,33 @@ ELSEWHERE = tuple(
 )
 
 
+def is_a(value, kinds):
+    """True for an instance. `isinstance` would ask the object, whose answer may be code."""
+    return issubclass(type(value), kinds)
+
+
+def mro(kind):
+    """The classes that a class is made of; not asked of its metaclass, which may have its own say."""
+    return type.__dict__["__mro__"].__get__(kind)
+
+
+def space_of(kind):
+    """What a class itself defines, by name."""
+    return type.__dict__["__dict__"].__get__(kind)
+
+
+def module_name(value):
+    """Name of the module that a class, a function or an object's class is of; "" if not known."""
+    if is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
+        found = value.__module__
+    else:
+        kind = value if is_a(value, type) else type(value)
+        found = type.__dict__["__module__"].__get__(kind)
+    return found if type(found) is str else ""
+
+
 def is_module(value):
-    """True for an nn.Module. `isinstance` would ask the object, whose answer may be code."""
+    """True for an nn.Module."""
     return issubclass(type(value), torch.nn.Module)
 
 
@@ -68,7 +95,7 @@ class Site:
             return False
         if "site-packages" in self.filename or "dist-packages" in self.filename:
             return False
-        return not str(Path(self.filename).absolute()).startswith(ELSEWHERE)
+        return not self.filename.startswith(ELSEWHERE)
 
 
 def namespaces_of(frame):
@@ -79,18 +106,21 @@ def namespaces_of(frame):
     is the same dict.
     """
     space = frame.f_locals
-    if space is frame.f_globals or not frame.f_code.co_flags & 2:  # CO_NEWLOCALS: a function's
-        return space, frame.f_globals
+    if not frame.f_code.co_flags & 2:  # CO_NEWLOCALS: a function's; here a module's or a class's
+        return dict(dict.items(space)) if is_a(space, dict) else {}, frame.f_globals
     copy = dict(space)
-    if type(space) is dict and sys.getrefcount(space) <= 3:  # the frame, `space`, the argument
+    # Under a debugger Python writes the snapshot back into the frame: then it must stay whole.
+    traced = sys.gettrace() is not None or frame.f_trace is not None
+    # Its owners are the frame, `space` and the argument, if the user has not asked for it.
+    if type(space) is dict and not traced and sys.getrefcount(space) <= 3:
         space.clear()
     return copy, frame.f_globals
 
 
 def sites(error):
     """Return the Sites of an exception's traceback, outermost first."""
-    raised = list(traceback.walk_tb(error.__traceback__))
-    places = positions(error.__traceback__)
+    raised = list(traceback.walk_tb(asked(error, "__traceback__")))
+    places = positions(asked(error, "__traceback__"))
     if len(raised) > OUTER + INNER:
         raised = raised[:OUTER] + raised[-INNER:]
         places = places[:OUTER] + places[-INNER:]
@@ -102,7 +132,7 @@ def sites(error):
         caller = found[-1] if found else None
         # A frame that an exception was thrown into again is there twice; its caller is the first's.
         caller = seen[id(frame)].parent if id(frame) in seen else caller
-        found.append(Site(code.co_filename, line, code.co_name, code, namespaces_of(frame), caller,
+        found.append(Site(code.co_filename, line or 0, code.co_name, code, namespaces_of(frame), caller,
                           span))
         seen.setdefault(id(frame), found[-1])
     return found
@@ -114,7 +144,7 @@ def positions(tb):
     while tb is not None:
         span, code = None, tb.tb_frame.f_code
         if tb.tb_lasti >= 0 and hasattr(code, "co_positions"):
-            at = list(code.co_positions())[tb.tb_lasti // 2]
+            at = next(itertools.islice(code.co_positions(), tb.tb_lasti // 2, None), (None,))
             if None not in at:
                 line, end, column, end_column = at
                 span = (line, end, characters(code.co_filename, line, column),
@@ -134,30 +164,44 @@ def chain(error):
     found = [error]
     while len(found) < CHAIN:
         last = found[-1]
-        before = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
-        if before is None or before in found:
+        before = asked(last, "__cause__")
+        if before is None and not asked(last, "__suppress_context__"):
+            before = asked(last, "__context__")
+        if before is None or any(before is one for one in found):
             break
         found.append(before)
     return found
 
 
+def asked(error, name):
+    """An attribute of an exception as Python keeps it, whatever its class says of it."""
+    return BaseException.__dict__[name].__get__(error)
+
+
 # --- source -----------------------------------------------------------------------------------
 
-_trees = {}
+class Memory(threading.local):
+    """What one reading needs twice, of each thread its own: another's may end first."""
+
+    def __init__(self):
+        self.known = {}
+
+
+_memory = Memory()
 
 
 def forget():
-    """Drop the parsed sources: an edited notebook cell or file is read anew at each autopsy."""
-    _trees.clear()
+    """Drop sources, since a cell or a file may be edited, and models, which are not ours to keep."""
+    _memory.known.clear()
 
 
 def tree(filename):
     """Return the ast of a file, or None where there is no source or too much of it."""
     key = filename, None
-    if key not in _trees:
+    if key not in _memory.known:
         lines = linecache.getlines(filename)
-        _trees[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
-    return _trees[key]
+        _memory.known[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
+    return _memory.known[key]
 
 
 def parse(source, first=1):
@@ -167,7 +211,7 @@ def parse(source, first=1):
             found = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        return ast.increment_lineno(found, first - 1 + shift)
+        return ast.increment_lineno(found, first - 1 + shift) if first - 1 + shift else found
     return None
 
 
@@ -178,27 +222,31 @@ def scope(site):
     if site.name == "<module>":
         return tree(site.filename)
     key = site.filename, site.code.co_firstlineno, site.name
-    if key not in _trees:
-        # Of an installed file the lines of the function are enough, and quicker. Elsewhere they may
-        # mislead: a comprehension's do not parse, and compiled code knows the first one only.
-        source = tree(site.filename) if site.mine or site.name in COMPREHENSIONS else None
-        source = function_lines(site) if source is None else source
-        _trees[key] = next(
+    if key not in _memory.known:
+        # The lines of the function are enough, and quicker; a comprehension's do not parse.
+        source = None if site.name in COMPREHENSIONS else function_lines(site)
+        source = tree(site.filename) if source is None else source
+        _memory.known[key] = next(
             (node for node in ast.walk(source) if starts(node) == key[1] and fits(node, site.name)),
             None,
         ) if source is not None else None
-    return _trees[key]
+    return _memory.known[key]
 
 
 def function_lines(site):
-    """Return the ast of the lines of a function alone, or None."""
+    """Return the ast of the lines of a function alone, or None. Its block ends where the next
+    line is indented no more than its first."""
     first = site.code.co_firstlineno
-    last = max([line for *_, line in site.code.co_lines() if line] + [first])
-    lines = linecache.getlines(site.filename)
-    for more in range(6):  # brackets may close on lines that have no code of their own
-        if (found := parse("".join(lines[first - 1:last + more]), first)) is not None:
-            return found
-    return None
+    lines = linecache.getlines(site.filename)[first - 1:]
+    depth = indent(lines[0]) if lines else 0
+    body = next((place for place, line in enumerate(lines) if indent(line) > depth), len(lines))
+    end = next((place for place, line in enumerate(lines[body:], body)
+                if line.strip() and indent(line) <= depth and line.lstrip()[0] != ")"), len(lines))
+    return parse("".join(lines[:end]), first)
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
 
 
 def starts(node):
@@ -320,30 +368,72 @@ def attribute(owner, name):
     own = stored(owner)
     if is_module(owner):
         for store in ("_parameters", "_buffers", "_modules"):
-            if name in own.get(store, ()):
-                return own[store][name]
-    if name in own and not isinstance(owner, type):
+            if name in held(owner, store):
+                return held(owner, store)[name]
+    if name in own:
         return own[name]
-    for base in type(owner).__mro__ if not isinstance(owner, type) else owner.__mro__:
-        found = vars(base).get(name, MISSING)
-        if isinstance(found, (staticmethod, classmethod)):
-            inner = found.__func__
-            return inner if isinstance(found, staticmethod) else types.MethodType(
-                inner, owner if isinstance(owner, type) else type(owner))
-        if isinstance(found, types.FunctionType) and not isinstance(owner, type):
+    for base in mro(owner if is_a(owner, type) else type(owner)):
+        found = space_of(base).get(name, MISSING)
+        if is_a(found, staticmethod):
+            return found.__func__
+        if is_a(found, classmethod):
+            return types.MethodType(found.__func__, owner if is_a(owner, type) else type(owner))
+        if is_a(found, types.FunctionType) and not is_a(owner, type):
             return types.MethodType(found, owner)
         if found is not MISSING:
-            return MISSING if hasattr(type(found), "__get__") else found
+            return MISSING if is_a(found, property) or "__get__" in names_of(type(found)) and \
+                not is_a(found, types.FunctionType) else found
     return MISSING
+
+
+def names_of(kind):
+    return {name for base in mro(kind) for name in space_of(base)}
 
 
 def stored(owner):
     """Return the `__dict__` of an object, an empty one if it has none that is plain."""
-    try:
-        found = object.__getattribute__(owner, "__dict__")
-    except Exception:
-        return {}
-    return found if isinstance(found, (dict, types.MappingProxyType)) else {}
+    for base in mro(type(owner)):
+        found = space_of(base).get("__dict__")
+        if found is not None:  # a property by that name is not ours to call
+            plain = is_a(found, (types.GetSetDescriptorType, types.MemberDescriptorType))
+            own = found.__get__(owner) if plain else {}
+            return own if type(own) is dict else {}
+    return {}
+
+
+def held(module, store):
+    """A module's parameters, buffers or children by name; empty if they are no plain dict."""
+    found = stored(module).get(store)
+    if type(found) is dict:
+        return found
+    return dict(dict.items(found)) if is_a(found, dict) else {}
+
+
+def is_torch(value):
+    """True for what belongs to torch itself: a class, a function, a module of it."""
+    if value is MISSING or is_tensor(value):
+        return False
+    name = module_name(value)
+    if is_a(value, types.ModuleType):
+        name = stored(value).get("__name__", "")
+    elif is_a(value, types.BuiltinFunctionType):
+        if vars(torch).get(value.__name__) is value:  # torch.tensor names no module
+            return True
+        owner = value.__self__
+        if owner is not None:
+            name = stored(owner).get("__name__") if is_a(owner, types.ModuleType) else \
+                module_name(owner)
+    return type(name) is str and (name == "torch" or name.startswith(("torch.", "torch_")))
+
+
+def is_numpy(value):
+    if value is MISSING or value is None:
+        return False
+    name = stored(value).get("__name__", "") if is_a(value, types.ModuleType) else \
+        module_name(value)
+    if is_a(value, types.BuiltinFunctionType) and name == "builtins":
+        name = ""
+    return type(name) is str and name.split(".")[0] == "numpy"
 
 
 def item(owner, key):
@@ -351,7 +441,7 @@ def item(owner, key):
     if owner is MISSING or type(key) not in (str, int):
         return MISSING
     if is_module(owner):
-        inner = stored(owner).get("_modules") or stored(owner).get("_parameters") or {}
+        inner = held(owner, "_modules") or held(owner, "_parameters")
         if type(key) is int:
             return list(inner.values())[key] if -len(inner) <= key < len(inner) else MISSING
         return inner.get(key, MISSING)
@@ -387,22 +477,23 @@ def tensors_in(value, name):
 
 
 def walk(root):
-    """Yield (path, module) of a model, each once, as named_modules does but by no code of it."""
-    seen, waiting = {id(root)}, [("", root)]
-    while waiting:
-        path, module = waiting.pop(0)
-        yield path, module
-        children = stored(module).get("_modules") or {}
-        for name, child in children.items():
-            if is_module(child) and id(child) not in seen:
-                seen.add(id(child))
-                waiting.append((f"{path}.{name}" if path else name, child))
+    """Return [(path, module)] of a model, each once, as named_modules does but by no code of it."""
+    key = "walk", id(root)
+    if key not in _memory.known:
+        found, seen = [("", root)], {id(root)}
+        for path, module in found:
+            for name, child in held(module, "_modules").items():
+                if is_module(child) and id(child) not in seen:
+                    seen.add(id(child))
+                    found.append((f"{path}.{name}" if path else str(name), child))
+        _memory.known[key] = found
+    return _memory.known[key]
 
 
 def own_tensors(module, stores=("_parameters", "_buffers")):
     """Yield (name, tensor) of a module's own parameters and buffers, not its children's."""
     for store in stores:
-        for name, tensor in (stored(module).get(store) or {}).items():
+        for name, tensor in held(module, store).items():
             if is_tensor(tensor):
                 yield name, tensor
 
@@ -419,7 +510,11 @@ def show_file(filename):
         return f"In [{cells[filename]}]"
     if filename.startswith("<"):
         return filename
-    path = Path(filename).absolute()
-    places = [Path.cwd(), ROOT, *(Path(entry or ".").absolute() for entry in sys.path)]
+    try:
+        path = Path(filename).absolute()
+        places = [Path.cwd(), ROOT, *(Path(entry or ".").absolute() for entry in sys.path
+                                      if type(entry) is str and "\0" not in entry)]
+    except (OSError, ValueError):  # the folder that was worked in is gone
+        return Path(filename).name
     inside = [path.relative_to(place).as_posix() for place in places if place in path.parents]
     return min(inside, key=len) if inside else path.name

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 import torch
 
 from cases.lab import frames, where
-from cases.lab.frames import MISSING
+from cases.lab.frames import (
+    MISSING,
+    is_a,
+    is_numpy,
+    is_torch,
+    module_name,
+    mro,
+    space_of,
+)
 
 ANY = "*"  # a pick: some entry of what is gone over, which one is not known
 STEPS = 80  # of one road; and how deep a static question may go
@@ -222,9 +230,9 @@ class Tracker:
         """True for a plain number of Python's, or a shape: what gives a result no dtype."""
         if isinstance(node, ast.Call):
             owner = frames.look_up(node.func, site)
-            known = isinstance(owner, (type, types.BuiltinFunctionType))
+            known = is_a(owner, (type, types.BuiltinFunctionType))
             return known and (owner in (len, int, float, abs, round, max, min)
-                              or getattr(owner, "__module__", None) == "math") or isinstance(
+                              or module_name(owner) == "math") or isinstance(
                 node.func, ast.Attribute) and node.func.attr in ("size", "dim", "numel", "item")
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "device", "dtype"):
             return True
@@ -271,7 +279,7 @@ class Tracker:
     def is_source(self, node, site, line):
         """True for an object that is gone over and makes its entries itself, as a DataLoader does."""
         value = self.value_at(node, site, line)
-        return value is not MISSING and not frames.is_tensor(value) and not isinstance(
+        return value is not MISSING and not frames.is_tensor(value) and not is_a(
             value, (list, tuple, dict, types.GeneratorType, zip, map, enumerate))
 
     def entry(self, name, source, site, line, pick):
@@ -336,10 +344,24 @@ class Tracker:
                 return self.end("argument", source, site, starts_line(source))
             name, pick = pick[0], pick[1:]
         if place is not None:
-            place -= is_bound(source)
+            place -= self.is_bound(source, site)
             if place < 0:
                 return self.end("unknown", source, site, starts_line(source))
         return self.given(place, name, site, pick)
+
+    def is_bound(self, source, site):
+        """1 if the call handed over one argument less than was received: `self`, of a method."""
+        caller, call, _ = self.call_of(site)
+        if call is None:
+            return is_bound(source)
+        rest = source.args.vararg and site.locals.get(source.args.vararg.arg)
+        passed = [frames.look_up(part.value, caller) if isinstance(part, ast.Starred) else (None,)
+                  for part in call.args]
+        if is_a(rest, tuple) and all(is_a(part, tuple) for part in passed):
+            return min(max(len(positional(source)) + len(rest) - sum(map(len, passed)), 0), 1)
+        if is_a(frames.look_up(call.func, caller), types.FunctionType):
+            return 0
+        return is_bound(source)
 
     def given(self, place, name, site, pick):
         """Find what was passed at `place`, or as `name`, to the function of `site`."""
@@ -358,7 +380,7 @@ class Tracker:
                 if place is None or place < number:
                     continue
                 value = frames.look_up(node.value, caller)
-                if isinstance(value, (tuple, list)) and place - number >= len(value):
+                if is_a(value, (tuple, list)) and place - number >= len(value):
                     place = None  # it was passed by its name
                     continue
                 hook = self.hooked(caller, node.value, place - number, value)
@@ -394,7 +416,7 @@ class Tracker:
         module = caller.module
         if module is None and caller.parent is not None:
             module = caller.parent.module
-        hooks = list((frames.stored(module).get("_forward_pre_hooks") or {}).values()) \
+        hooks = list(frames.held(module, "_forward_pre_hooks").values()) \
             if module is not None else []
         outer = caller
         while outer is not None and outer.name != "_wrapped_call_impl":
@@ -405,7 +427,7 @@ class Tracker:
         after = frames.item(value, place)
         if before is after or MISSING in (before is MISSING and MISSING, after):
             return None
-        hook = next((h for h in reversed(hooks) if isinstance(h, types.FunctionType)), None)
+        hook = next((h for h in reversed(hooks) if is_a(h, types.FunctionType)), None)
         if hook is None:
             return None
         inside = Function(hook, module, caller, None)
@@ -517,8 +539,8 @@ class Tracker:
         """ctx.saved_tensors in a backward: what its forward gave to save_for_backward."""
         outer = getattr(site.code, "co_qualname", "").split(".")[0]
         forward = frames.attribute(site.globals.get(outer, MISSING), "forward")
-        forward = getattr(forward, "__func__", forward)
-        if not isinstance(forward, types.FunctionType) or not pick:
+        forward = forward.__func__ if is_a(forward, types.MethodType) else forward
+        if not is_a(forward, types.FunctionType) or not pick:
             return None
         inside = Function(forward, MISSING, None, None)
         for node in own_nodes(frames.scope(inside) or ast.Pass()):
@@ -529,23 +551,23 @@ class Tracker:
 
     def back_stored(self, node, owner, site, line, pick):
         """A tensor that a module holds: as parameter, as buffer, or as a plain attribute."""
-        held = frames.stored(owner)
+        own = frames.stored(owner)
         for store, how in (("_parameters", "parameter"), ("_buffers", "buffer")):
-            if node.attr in (held.get(store) or {}):
+            if node.attr in frames.held(owner, store):
                 if how == "buffer" and (made := self.attribute_made(owner, node.attr)):
                     self.end(how, node, site, line)
                     self.add(made[1], made[2], made[0], node.attr, how)
                     return None
                 if how == "parameter":
-                    self.trail.held = held[store][node.attr]
+                    self.trail.held = frames.held(owner, store)[node.attr]
                 return self.end(how, node, site, line)
         if (held_by := parametrized(owner, node.attr, self.dtype)) is not None:
             self.trail.held = held_by
             return self.end("parameter", node, site, line)
         made = self.attribute_made(owner, node.attr)
         if made is None:
-            return self.end("attribute" if node.attr in held else "unknown", node, site, line)
-        if pick or not frames.is_tensor(held.get(node.attr)):
+            return self.end("attribute" if node.attr in own else "unknown", node, site, line)
+        if pick or not frames.is_tensor(own.get(node.attr)):
             return (*made, pick)
         self.end("attribute", node, site, line)
         self.add(made[1], made[2], made[0], f"{text(node.value)}.{node.attr}", "attribute")
@@ -553,10 +575,10 @@ class Tracker:
 
     def methods(self, owner):
         """Yield (Function, its ast) of the methods of the reader's own class."""
-        if owner is MISSING or type(owner).__module__.startswith(("torch.", "builtins")):
+        if owner is MISSING or module_name(type(owner)).startswith(("torch.", "builtins")):
             return
-        for function in list(vars(type(owner)).values()):
-            if isinstance(function, types.FunctionType):
+        for function in list(space_of(type(owner)).values()):
+            if is_a(function, types.FunctionType):
                 inside = Function(function, owner, None, None)
                 if (source := frames.scope(inside)) is not None:
                     yield inside, source
@@ -586,10 +608,10 @@ class Tracker:
             return bound.node, site, bound.line, (*bound.pick, *pick)
         base = self.value_at(node.value, site, line)
         key = frames.look_up(node.slice, site)
-        if not frames.is_tensor(base) and isinstance(base, (dict, list, tuple)) and not isinstance(
+        if not frames.is_tensor(base) and is_a(base, (dict, list, tuple)) and not is_a(
                 key, (str, int)):
             key = ANY
-        if frames.is_tensor(base) or not isinstance(key, (str, int)):
+        if frames.is_tensor(base) or not is_a(key, (str, int)):
             return node.value, site, line, pick
         if key == ANY:
             self.add(site, line, node.value, text(node.value))
@@ -607,6 +629,8 @@ class Tracker:
         target = cast_of(node, site)
         if called.startswith("quantize_per"):
             return self.end("cast", node, site, line)
+        if target is MISSING and (given := self.dtype_of_what(node, site, line)) is not None:
+            return (*given, pick)  # x.to(y.dtype): the dtype is y's
         if target is not None:
             if target == self.dtype or target is MISSING:
                 return self.end("cast", node, site, line)
@@ -625,7 +649,7 @@ class Tracker:
             return node.args[0], site, line, pick
         if frames.is_module(callee):
             return self.back_module(callee, node, site, line, pick)
-        if isinstance(callee, type) and not is_torch(callee):
+        if is_a(callee, type) and not is_torch(callee):
             return self.back_constructor(callee, node, site, line, pick)
         if function is not None:
             return self.back_function(function, owner, node, site, line, pick)
@@ -664,7 +688,8 @@ class Tracker:
                     else []) + list(node.args) + [k.value for k in node.keywords]
         operands = [part for part in operands if not isinstance(part, ast.Constant)]
         tensors = [part for part in operands if self.dtype_at(part, site, line) is not None]
-        if called in KEEPS and receiver is not None and receiver in operands:
+        in_place = called.endswith("_") and not called.endswith("__")
+        if receiver is not None and (in_place or called in KEEPS):
             return receiver, site, line, ()
         if tensors:
             return self.back_operands(tensors, node, site, line)
@@ -675,17 +700,27 @@ class Tracker:
             return self.end("made", node, site, line)
         return self.end("unknown", node, site, line)
 
+    def dtype_of_what(self, call, site, line):
+        """Return (node, site, line) of y in x.to(y.dtype), or in d = y.dtype and x.to(d); or None."""
+        for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
+            at = line
+            if isinstance(node, ast.Name) and (bound := self.quiet_binding(node.id, site, line)):
+                node, at = bound.node, bound.line
+            if isinstance(node, ast.Attribute) and node.attr == "dtype":
+                return node.value, site, at
+        return None
+
     def function_of(self, node, site, line):
         """Return (function, owner or MISSING) of a call into Python source of the reader's own."""
         callee = frames.look_up(node.func, site)
         if callee is MISSING and isinstance(node.func, ast.Attribute):
             owner = self.value_at(node.func.value, site, line)
             callee = frames.attribute(owner, node.func.attr)
-        if isinstance(callee, types.MethodType):
+        if is_a(callee, types.MethodType):
             function, owner = callee.__func__, callee.__self__
         else:
             function, owner = callee, MISSING
-        if not isinstance(function, types.FunctionType) or is_torch(function):
+        if not is_a(function, types.FunctionType) or is_torch(function):
             return None, MISSING
         return function, owner
 
@@ -714,15 +749,15 @@ class Tracker:
 
     def back_constructor(self, callee, node, site, line, pick):
         """Batch(images=x).images is x."""
-        if issubclass(callee, torch.autograd.Function):
+        if torch.autograd.Function in mro(callee):
             return self.end("unknown", node, site, line)
         if pick and isinstance(pick[0], str):
             for keyword in node.keywords:
                 if keyword.arg == pick[0]:
                     self.add(site, line, node, text(keyword.value))
                     return keyword.value, site, line, pick[1:]
-            order = list(getattr(callee, "__dataclass_fields__", None)
-                         or getattr(callee, "_fields", ()))
+            order = list(space_of(callee).get("__dataclass_fields__")
+                         or space_of(callee).get("_fields", ()))
             if pick[0] in order and order.index(pick[0]) < len(node.args):
                 self.add(site, line, node, text(node.args[order.index(pick[0])]))
                 return node.args[order.index(pick[0])], site, line, pick[1:]
@@ -733,7 +768,7 @@ class Tracker:
         if isinstance(node, ast.Name) and (bound := self.binding(node.id, site, line)):
             if bound.kind == "for":
                 over = frames.look_up(bound.node, site)
-                members = list((frames.stored(over).get("_modules") or {}).values()) \
+                members = list(frames.held(over, "_modules").values()) \
                     if frames.is_module(over) else []
                 return members[-1] if members else MISSING
         return MISSING
@@ -744,7 +779,7 @@ class Tracker:
         dtypes = where.parameters_of(module)
         if is_torch(type(module)) and self.autocasts(site, line, type(module).__name__) and dtypes:
             return self.end("cast", node, site, line)
-        children = list((frames.stored(module).get("_modules") or {}).items())
+        children = list(frames.held(module, "_modules").items())
         if type(module) is torch.nn.Sequential and children:
             for name, child in reversed(children):
                 if where.parameters_of(child):
@@ -777,7 +812,7 @@ class Tracker:
 
     def back_forward(self, module, node, site, line, pick):
         function = frames.attribute(module, "forward")
-        if isinstance(function, types.MethodType) and isinstance(
+        if is_a(function, types.MethodType) and is_a(
                 function.__func__, types.FunctionType):
             return self.back_function(function.__func__, module, node, site, line, pick)
         return self.end("unknown", node, site, line)
@@ -956,7 +991,7 @@ class Tracker:
         caller, call, line = self.call_of(site)
         if call is None or name not in positional(source):
             return None
-        place = positional(source).index(name) - is_bound(source)
+        place = positional(source).index(name) - self.is_bound(source, site)
         if 0 <= place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
             return self.dtype_at(call.args[place], caller, line, depth)
         for keyword in call.keywords:
@@ -982,7 +1017,7 @@ class Tracker:
             if not dtypes and is_torch(type(callee)) and node.args:
                 return self.dtype_at(node.args[0], site, line, depth)
             function = frames.attribute(callee, "forward")
-            if not is_torch(type(callee)) and isinstance(function, types.MethodType):
+            if not is_torch(type(callee)) and is_a(function, types.MethodType):
                 return self.dtype_of_ends(function.__func__, callee, node, site, line, depth)
             return None
         function, owner = self.function_of(node, site, line)
@@ -1015,7 +1050,7 @@ class Tracker:
     def dtype_of_new(self, node, called, site, line):
         if (given := keyword_of(node, "dtype")) is not None:
             found = dtype_value(given, site)
-            return found if isinstance(found, torch.dtype) else None
+            return found if is_a(found, torch.dtype) else None
         if called in INTEGERS:
             return torch.int64
         if self.from_numpy(node, site, line):
@@ -1077,7 +1112,7 @@ LOWERED = set("linear conv1d conv2d conv3d convtranspose1d convtranspose2d matmu
 
 def parametrized(module, name, dtype):
     """The parameter of that dtype behind a weight which is computed when it is read, or None."""
-    made = (frames.stored(module).get("_modules") or {}).get("parametrizations")
+    made = frames.held(module, "_modules").get("parametrizations")
     made = frames.item(made, name) if frames.is_module(made) else MISSING
     if not frames.is_module(made):
         return None
@@ -1340,7 +1375,7 @@ def receiver_of(node, site):
     if not isinstance(node.func, ast.Attribute):
         return None
     owner = frames.look_up(node.func.value, site)
-    return None if isinstance(owner, (types.ModuleType, type)) else node.func.value
+    return None if is_a(owner, (types.ModuleType, type)) else node.func.value
 
 
 def keyword_of(node, name):
@@ -1374,7 +1409,7 @@ def cast_of(node, site):
 def dtype_value(node, site):
     """The dtype that a node names: torch.float16, x.dtype, a variable, or a tensor's; else None."""
     value = frames.look_up(node, site)
-    if isinstance(value, torch.dtype):
+    if is_a(value, torch.dtype):
         return value
     if frames.is_tensor(value):
         with torch._C.DisableTorchFunction():
@@ -1389,35 +1424,8 @@ def is_place(node, site):
     value = frames.look_up(node, site)
     if isinstance(node, ast.Call):
         return text(node.func).endswith("device")
-    return isinstance(value, (str, int, torch.device)) or isinstance(
+    return is_a(value, (str, int, torch.device)) or isinstance(
         node, ast.Attribute) and node.attr == "device"
-
-
-def is_torch(value):
-    """True for what belongs to torch itself: a class, a function, a module of it."""
-    if value is MISSING or frames.is_tensor(value):
-        return False
-    kind = value if isinstance(value, (type, types.FunctionType)) else type(value)
-    name = getattr(value, "__module__", None) if isinstance(
-        value, (type, types.FunctionType, types.BuiltinFunctionType)) else None
-    name = name if isinstance(name, str) else kind.__module__
-    if isinstance(value, types.ModuleType):
-        name = value.__name__
-    if isinstance(value, types.BuiltinFunctionType):
-        owner = value.__self__
-        name = getattr(owner, "__module__", None) or getattr(owner, "__name__", "") or name
-    return isinstance(name, str) and (name == "torch" or name.startswith(("torch.", "torch_")))
-
-
-def is_numpy(value):
-    if value is MISSING or value is None:
-        return False
-    if isinstance(value, types.ModuleType):
-        return value.__name__.split(".")[0] == "numpy"
-    name = type(value).__module__
-    if name == "builtins":
-        name = getattr(value, "__module__", None) or ""
-    return isinstance(name, str) and name.split(".")[0] == "numpy"
 
 
 # --- autocast -------------------------------------------------------------------------------
@@ -1455,10 +1463,13 @@ def region(node, site):
     if not isinstance(node, ast.Call):
         return None
     kind = frames.look_up(node.func, site)
-    if not (isinstance(kind, type) and issubclass(kind, torch.autocast)):
+    if is_a(kind, types.FunctionType) and not is_torch(kind):  # a helper that returns one
+        inside = Function(kind, MISSING, site, (node, node.lineno))
+        return region(inside.ends()[-1][0], inside) if inside.ends() else None
+    if not (is_a(kind, type) and torch.autocast in mro(kind)):
         return None
     fixed = {"torch.cuda.amp.autocast_mode": "cuda", "torch.cpu.amp.autocast_mode": "cpu"}
-    device = fixed.get(kind.__module__)
+    device = fixed.get(module_name(kind))
     order = ["enabled", "dtype"] if device else ["device_type", "dtype", "enabled"]
     given = dict(zip(order, node.args, strict=False))
     given.update({k.arg: k.value for k in node.keywords})
@@ -1471,9 +1482,9 @@ def region(node, site):
     if dtype is None:
         dtype = torch.bfloat16 if device == "cpu" else torch.float16
     enabled = values.get("enabled", MISSING if "enabled" in given else True)
-    return {"device": device if isinstance(device, str) else None,
-            "dtype": dtype if isinstance(dtype, torch.dtype) else None,
-            "enabled": enabled if isinstance(enabled, bool) else None}
+    return {"device": device if is_a(device, str) else None,
+            "dtype": dtype if is_a(dtype, torch.dtype) else None,
+            "enabled": enabled if is_a(enabled, bool) else None}
 
 
 def of_instance(value):
