@@ -1,13 +1,16 @@
-"""Judge a fix that a reader wrote, by the same two-sided rule as the fixes of the case."""
+"""Judge what a reader of a notebook did: a fix, by the two-sided rule of the case; a diagnosis."""
 
+import re
 from dataclasses import dataclass
 
+from cases.lab.explain import NAMES, dtype_of, explain
 from cases.lab.run import run
 
 # Costs that a good fix may not have. Others (memory, an output in another dtype) are
 # reported and left to the reader's judgement.
 FORBIDDEN = ("master_weights", "error", "not_finite", "output_shape", "gradients", "no_learning",
              "updates_lost")
+LONGEST = 80  # characters of an answer, or of what a person's function raised, that are shown
 
 
 @dataclass
@@ -49,3 +52,65 @@ def check(case, my_fix, forbid=(), output_dtype=None, **setting):
     lines.append(f"Output {with_fix.output_dtype}, relative error {with_fix.relative_error:g}."
                  if with_fix.relative_error is not None else f"Output {with_fix.output_dtype}.")
     return Judgement(not bad and not wrong, lines)
+
+
+def compare(answers, messages, dtype=None):
+    """Set a person's own answers beside what the message reader says of the same messages.
+
+    answers: a function that returns one text a message; while one is empty nothing is compared.
+    dtype: the question is which operand has this dtype; None: which dtype a message is about.
+    Returns a Judgement, passed where no answer differs from the message reader's; it never raises
+    for what the function does. To agree is no proof: the message reader can be wrong.
+    """
+    texts, trouble = answered(answers, len(messages))
+    if trouble:
+        return Judgement(False, [trouble])
+    passed, lines = True, []
+    for place, (text, message) in enumerate(zip(texts, messages, strict=True), start=1):
+        agrees, said = compared(text, explain(message).readings, dtype)
+        passed = passed and agrees
+        lines += [f"{place}. You: {text}. {said[0]}", *(f"   {line}" for line in said[1:])]
+    return Judgement(passed, lines)
+
+
+def answered(answers, count):
+    """Return ([text, ...], ""), or (None, the line that says what is wrong with the answers)."""
+    wanted = f"give {count} texts, as in: return " + ", ".join(['"weight"'] * count)
+    try:
+        texts = answers()
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return None, f"Your function raises {said[:LONGEST]}"
+    if not isinstance(texts, (tuple, list)) or len(texts) != count:
+        return None, f"Not {count} answers; {wanted}"
+    if not all(isinstance(text, str) for text in texts):
+        return None, f"Not all answers are texts; {wanted}"
+    texts = [" ".join(text.split())[:LONGEST] for text in texts]
+    empty = [str(place) for place, text in enumerate(texts, start=1) if not text]
+    if empty:
+        return None, f"Your answers first. Still empty: {', '.join(empty)}."
+    return texts, ""
+
+
+def compared(text, readings, dtype):
+    """Return (False if the first of the readings says otherwise, [line, ...] that say it)."""
+    if not readings:
+        return True, ["The reader does not know this message."]
+    first, *others = readings
+    operands = {operand["name"]: operand["dtype"] for operand in first.operands}
+    words = re.findall(r"[\w.:]+", text.lower())
+    if dtype:
+        named = set(words) & set(operands)
+        right = {name for name, its in operands.items() if its == dtype}
+    else:
+        named = set(map(dtype_of, words)) & set(NAMES.values())
+        right = set(operands.values())
+    agrees = not right or bool(named) and named <= right
+    said = ", ".join(f"{name} {its}" for name, its in operands.items()) or "names no operand"
+    end = ("Nothing to compare." if not right else "You agree." if agrees
+           else "You differ: one of you is wrong. Look at the message again.")
+    lines = [f"The reader: {said}. {end}",
+             f"{first.kind}: {first.cause.split('. ')[0].rstrip('.')}."]
+    if others:
+        lines.append(f"It may also be: {', '.join(other.kind for other in others)}.")
+    return agrees, lines

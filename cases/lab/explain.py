@@ -155,9 +155,9 @@ class Answer:
             body = ""
             for name, group in itertools.groupby(rows, key=lambda row: row[0]):
                 texts = [html.escape(text) for _, text in group]
-                head = f"<th scope=row rowspan={len(texts)} {left}>{html.escape(name)}</th>" if name else ""
-                body += f"<tr>{head}" + "<tr>".join(f"<td {left}>{text}</td></tr>"
-                                                     for text in texts)
+                head = f"<th scope=row rowspan={len(texts)} {left}>{html.escape(name)}</th>"
+                cells = [f"<td {left}>{text}</td></tr>" for text in texts]
+                body += "<tr>" + (head if name else "") + "<tr>".join(cells)
             parts.append(f'<table class="ht-answer"><caption {left}><strong>{html.escape(heading)}'
                          f"</strong></caption><tbody>{body}</tbody></table>")
         return "".join(parts)

@@ -15,6 +15,7 @@ import cases
 from cases.lab import emulate, evidence, torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput
+from cases.lab.exercise import compare
 from cases.lab.numerics import TRAINING_STEPS
 from cases.lab.run import (
     call,
@@ -108,6 +109,11 @@ def expect_failure(function, type_name, text):
     Prints the last calls of the real traceback and the message, without paths.
     Raises AssertionError if nothing is raised, or something else.
     """
+    caught(function, type_name, text)
+
+
+def caught(function, type_name, text):
+    """What `expect_failure` does; return what was said, for a cell would show it a second time."""
     try:
         with steady():
             function()
@@ -124,9 +130,24 @@ def expect_failure(function, type_name, text):
             file = "this cell" if "ipykernel" in frame.filename else Path(frame.filename).name
             print(f"{file}, line {frame.lineno}, in {frame.name}")
             print(f"    {frame.line}")
-        print(f"{type_name}: {error}")
-        return
+        said = f"{type_name}: {error}"
+        print(said)
+        return said
     raise AssertionError(f"expected {type_name} with {text!r}, but nothing was raised")
+
+
+def diagnose(answers, calls, dtype=None):
+    """Let messages be raised, then compare a person's answers with the message reader's.
+
+    calls: a list of (function, type name, text), each as `expect_failure` takes them.
+    answers, dtype, and the Judgement returned: see cases.lab.exercise.compare.
+    Raises AssertionError as `expect_failure` does.
+    """
+    messages = []
+    for expected in calls:
+        messages.append(caught(*expected))
+        print()
+    return compare(answers, messages, dtype)
 
 
 def last_operations(case, setting, device="cpu", last=3):
