@@ -313,7 +313,7 @@ class Reader:
                        "layer makes the low precision inside, where autocast does not cover it.")
         result.case, result.sure = "encoder_bf16", True
         user = self.users_line()
-        if user is not None:
+        if user is not None and hasattr(torch.backends, "mha"):
             site, line = user
             mine = cure_line(site, line)
             if mine:
@@ -390,12 +390,12 @@ class Reader:
             result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
                            f"{self.told(known - {dtype})} on {device}.")
         self.tell(odd, home, known=True, cure_it=False)
-        change = self.in_float32(dtype) if failure.op not in SEVERAL else cure.along(
-            origin.trace(failure, odd), failure, odd.node, home, whole=True)
-        if change:
-            result.cure = {**change, "costs": "this op in float32: two casts, and twice the memory "
-                           "while it runs; its result is rounded to the old dtype"
-                           if dtype.is_floating_point else "a copy in float32"}
+        if failure.op in SEVERAL:
+            trail = origin.trace(failure, odd)
+            change = cure.along(trail, failure, odd.node, home, whole=True)
+            result.cure = change and {**change, "costs": cure.price(dtype, home, odd.tensor)}
+        else:
+            result.cure = self.in_float32(dtype)
         result.sure = True
         return True
 
@@ -412,19 +412,28 @@ class Reader:
             node = frames.working(site)
         if not isinstance(node, (ast.Call, ast.BinOp)):
             return None
-        edits = []
+        module = frames.look_up(node.func, site) if isinstance(node, ast.Call) else None
+        module = module if frames.is_module(module) else None
         parts = list(cure.all_parts(node)) if isinstance(node, ast.Call) else [node.left,
                                                                              node.right]
-        for part in parts:
-            value = frames.look_up(where.base_name(part) or part, site)
-            if frames.is_tensor(value) and value.dtype == dtype:
-                edits.append((part, f"{cure.source_of(site, part)}.float()"))
-        if isinstance(node, ast.Call) and frames.is_module(frames.look_up(node.func, site)):
-            edits.append((node.func, f"{cure.source_of(site, node.func)}.float()"))
+        edits = [(part, f"{cure.source_of(site, part)}.float()") for part in parts
+                 if self.is_of(part, site, dtype, guess=module is not None)]
         if not edits:
             return None
+        costs = "two casts, and twice the memory while it runs; its result is rounded again"
+        if module is not None and where.parameters_of(module):
+            edits.append((node.func, f"{cure.source_of(site, node.func)}.float()"))
+            costs = "the layer's weights become float32 for good, at twice the memory, and " + costs
         back = f".to({cure.dtype_text(site, dtype)})" if dtype.is_floating_point else ""
-        return cure.change(site, [(node, cure.source_of(site, node, edits) + back)])
+        change = cure.change(site, [(node, cure.source_of(site, node, edits) + back)])
+        return change and {**change, "costs": costs if back else "a copy in float32"}
+
+    def is_of(self, part, site, dtype, guess):
+        """True for a node that stands for a tensor of a dtype; an expression is one by `guess`."""
+        value = frames.look_up(where.base_name(part) or part, site)
+        if frames.is_tensor(value):
+            return value.dtype == dtype
+        return guess and isinstance(part, (ast.Call, ast.BinOp))
 
     def result_cast(self):
         """A result that cannot be kept: in an integer tensor given as out, or changed in place."""

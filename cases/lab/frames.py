@@ -6,8 +6,10 @@ is not ours to call. A `Site` and what it holds must not outlive the reading.
 
 import ast
 import builtins
+import functools
 import itertools
 import linecache
+import os
 import sys
 import sysconfig
 import threading
@@ -93,9 +95,24 @@ class Site:
         if self.filename.startswith("<eval_with_key>") or self.filename.startswith("<") and \
                 not linecache.getline(self.filename, 1):
             return False
-        if "site-packages" in self.filename or "dist-packages" in self.filename:
-            return False
-        return not self.filename.startswith(ELSEWHERE)
+        return not (self.filename.startswith(ELSEWHERE) or is_installed(self.filename))
+
+
+@functools.lru_cache(maxsize=1_000)
+def is_installed(filename):
+    """True for a file of an installed package, wherever pip was told to put it."""
+    if "site-packages" in filename or "dist-packages" in filename:
+        return True
+    return any(filename.startswith(entry.rstrip("/\\") + os.sep) and has_packages(entry)
+               for entry in sys.path if type(entry) is str and len(entry) > 1)
+
+
+@functools.lru_cache(maxsize=1_000)
+def has_packages(folder):
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except (OSError, ValueError):
+        return False
 
 
 def namespaces_of(frame):

@@ -90,6 +90,7 @@ class Function(frames.Site):
         super().__init__(code.co_filename, code.co_firstlineno, code.co_name, code,
                          (known, function.__globals__), parent)
         self.call = call  # node in the parent, and the line of its statement
+        self.bound = owner is not MISSING
         self.line = float("inf")
 
     def ends(self):
@@ -146,6 +147,8 @@ class Tracker:
         self.doubt("the road was too long to follow to its end")
 
     def back(self, node, site, line, pick):
+        if not site.mine and (known := self.readers_name(node, site, line, pick)) is not None:
+            return known
         if isinstance(node, (ast.Await, ast.Starred, ast.NamedExpr, ast.YieldFrom)):
             return node.value, site, line, pick
         if isinstance(node, ast.Name):
@@ -167,6 +170,26 @@ class Tracker:
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return node.elt, site, node.elt.lineno, pick[1:]
         return self.end("made" if isinstance(node, ast.Constant) else "unknown", node, site, line)
+
+    def readers_name(self, node, site, line, pick):
+        """Go straight to a function of the reader's own that holds the very same tensor by a name."""
+        value = self.value_at(node, site, line)
+        for key in pick:
+            value = frames.item(value, key)
+        if not frames.is_tensor(value):
+            return None
+        outer, found = site.parent, None
+        while outer is not None:
+            name = next((name for name, held in outer.locals.items()
+                         if held is value and name.isidentifier()), None) if outer.mine else None
+            found = (name, outer) if name is not None else found
+            outer = outer.parent
+        if found is None:
+            return None
+        name, outer = found
+        at = statement_line(outer, outer.line)
+        self.add(outer, at, frames.working(outer) or ast.Name(name), name)
+        return ast.Name(name, ast.Load()), outer, at, ()
 
     def back_literal(self, node, site, line, pick):
         if pick and isinstance(node, ast.Dict):
@@ -199,7 +222,8 @@ class Tracker:
     def likely(self, options, site, line):
         """The one of several nodes that is of the odd dtype; the first, with a doubt, if unclear."""
         fitting = [node for node in options if self.dtype_at(node, site, line) == self.dtype]
-        if len(fitting) != 1 and len(options) > 1:
+        alike = {text(where.base_name(node) or node) for node in options}
+        if len(fitting) != 1 and len(alike) > 1:
             self.doubt(f"line {line} of {frames.show_file(site.filename)} may take either branch")
         return (fitting or options)[0]
 
@@ -355,6 +379,8 @@ class Tracker:
         if call is None:
             return is_bound(source)
         rest = source.args.vararg and site.locals.get(source.args.vararg.arg)
+        if isinstance(site, Function) and not isinstance(caller, Function):
+            return int(site.bound)
         passed = [frames.look_up(part.value, caller) if isinstance(part, ast.Starred) else (None,)
                   for part in call.args]
         if is_a(rest, tuple) and all(is_a(part, tuple) for part in passed):
@@ -380,7 +406,8 @@ class Tracker:
                 if place is None or place < number:
                     continue
                 value = frames.look_up(node.value, caller)
-                if is_a(value, (tuple, list)) and place - number >= len(value):
+                rest = len(value) if is_a(value, (tuple, list)) else left_over(caller)
+                if rest is not None and place - number >= rest:
                     place = None  # it was passed by its name
                     continue
                 hook = self.hooked(caller, node.value, place - number, value)
@@ -677,6 +704,9 @@ class Tracker:
             self.end("unknown", node, site, line)
             self.trail.doubts.clear()  # a file's contents are an end, if not an explanation
             return None
+        if called in ("get", "pop", "setdefault") and receiver is not None and node.args and \
+                isinstance(node.args[0], ast.Constant):
+            return receiver, site, line, (node.args[0].value, *pick)
         if called in ("dict", "OrderedDict") and pick:
             for keyword in node.keywords:
                 if keyword.arg == pick[0]:
@@ -894,15 +924,19 @@ class Tracker:
         if last in surely or len(found) == 1 and name not in parameters(source):
             return last
         options = [b for b in found if not surely or b.line >= surely[-1].line]
-        options = [b for b in options if not is_handed_on(b, name)] or options
-        fitting = [b for b in options if b.kind == "value"
-                   and self.dtype_at(b.node, site, b.line) == self.dtype]
-        if len(fitting) == 1:
-            return fitting[0]
-        if len(options) > 1:
+        if not surely and name in parameters(source):
+            options.insert(0, Binding("argument", source, starts_line(source)))
+        known = [(b, self.dtype_at(b.node, site, b.line) if b.kind == "value" else None)
+                 for b in options]
+        fitting = [b for b, dtype in known if dtype == self.dtype]
+        if fitting and (len(fitting) == 1 or is_handed_on(fitting[-1], name)):
+            return fitting[-1]
+        possible = [b for b, dtype in known if dtype is None]
+        possible = fitting or [b for b in possible if not is_handed_on(b, name)] or possible
+        if len(possible) != 1:
             self.doubt(f"`{name}` is bound in a branch before line {line} of "
                        f"{frames.show_file(site.filename)}, which may not have been taken")
-        return last
+        return (possible or options)[-1]
 
     def reached(self, source, line, site, now):
         """False if the line stands under a condition that is known not to hold."""
@@ -1324,6 +1358,14 @@ def positional(source):
 def is_bound(source):
     """1 for a method, whose first parameter the call does not write down."""
     return int(bool(positional(source)) and positional(source)[0] in ("self", "cls", "ctx"))
+
+
+def left_over(site):
+    """How many arguments the *args of a function whose frame is gone took; None if not known."""
+    call = site.call[0] if isinstance(site, Function) and site.call else None
+    if call is None or any(isinstance(part, ast.Starred) for part in call.args):
+        return None
+    return max(len(call.args) + site.bound - len(positional(frames.scope(site))), 0)
 
 
 def is_kwarg(source, node):
