@@ -197,6 +197,7 @@ class Reader:
     def __init__(self, error, result):
         self.error, self.message, self.result = error, message_of(error), result
         self.away = False  # it was raised in another process
+        self.unsure = False
 
     def read(self):
         self.sites, self.failure = self.find()
@@ -217,6 +218,8 @@ class Reader:
                 break
         else:
             result.said = self.no_dtype()
+        if self.unsure:
+            result.sure = False
         if self.away:
             result.sure = False
             result.asks.append("It was raised in another process: of its tensors only those that "
@@ -539,9 +542,9 @@ class Reader:
         if said or odd is None or not ABOUT_DTYPES.search(self.message):
             result.said = f"The operands are on several devices: {told}."
             if odd is not None:
-                result.odd = {"name": odd.name, "dtype": name_of(odd.dtype)}
                 self.device_cure(odd, home)
             return True
+        self.unsure = True
         result.asks.append(f"The operands are on several devices too ({told}): a cast alone ends "
                            "in the next error. Which device is meant?")
         return False

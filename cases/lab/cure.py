@@ -77,8 +77,8 @@ def cast(site, node, dtype, quantised=False):
         if called in (CREATES | LIKE) - {"from_numpy"} and given is not None:
             shorter = source_of(site, given)
             return found.replace(f"dtype={shorter}", f"dtype={written}")
-        if called in (CREATES | LIKE) - {"from_numpy", "as_tensor"} and not isinstance(
-                node.args[-1] if node.args else None, ast.Starred):
+        unknown = any(keyword.arg is None for keyword in node.keywords)  # **options
+        if called in (CREATES | LIKE) - {"from_numpy", "as_tensor"} and not unknown:
             inside = found.rstrip()[:-1].rstrip().rstrip(",")
             return f"{inside}, dtype={written})"
     return f"{found}.to({written})"
@@ -118,6 +118,8 @@ def along(trail, failure, odd, home, whole=False):
         return change(entry.site, [(node, cast(entry.site, node, home))])
     if whole and first and trail.how == "cast" and isinstance(node, ast.Call):
         return change(entry.site, [(node, recast(entry.site, node, home))])
+    if first and trail.how == "parameter" and isinstance(node, ast.Call):
+        return change(entry.site, [(node, cast(entry.site, node, home))])
     is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not frames.is_module(
         frames.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
     if is_cast and not isinstance(entry.site, Function):

@@ -205,6 +205,7 @@ class Memory(threading.local):
 
 
 _memory = Memory()
+_parsing = threading.Lock()
 
 
 def forget():
@@ -224,11 +225,24 @@ def tree(filename):
 def parse(source, first=1):
     """Return the ast of some lines, numbered from `first`, or None. They may be indented."""
     for text, shift in (source, 0), ("if 1:\n" + source, -1):
-        try:
-            found = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = parsed(text)
+        if found is None:
             continue
         return ast.increment_lineno(found, first - 1 + shift) if first - 1 + shift else found
+    return None
+
+
+def parsed(text, mode="exec"):
+    """Return the ast of a text, or None. Python 3.11 cannot parse in two threads at once
+    (SystemError, python/cpython#106905): ours wait for each other, and try again after others'."""
+    for _ in range(3):
+        try:
+            with _parsing:
+                return ast.parse(text, mode=mode)
+        except SystemError:
+            continue
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            break
     return None
 
 
@@ -343,11 +357,10 @@ def expression(text):
     """
     text = text.strip()
     for candidate in (text, text + ")", text + "))", text + "0)"):
-        try:
-            found = ast.parse(f"({candidate}\n)", mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = parsed(f"({candidate}\n)", "eval")
+        if found is None:
             continue
-        return next((n for n in ast.walk(found) if isinstance(n, (ast.Call, ast.BinOp))), None)
+        return next((n for n in ast.walk(found.body) if isinstance(n, (ast.Call, ast.BinOp))), None)
     return None
 
 

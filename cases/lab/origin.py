@@ -383,8 +383,9 @@ class Tracker:
             return int(site.bound)
         passed = [frames.look_up(part.value, caller) if isinstance(part, ast.Starred) else (None,)
                   for part in call.args]
-        if is_a(rest, tuple) and all(is_a(part, tuple) for part in passed):
-            return min(max(len(positional(source)) + len(rest) - sum(map(len, passed)), 0), 1)
+        if is_a(rest, tuple) and not positional(source) and all(
+                is_a(part, tuple) for part in passed):
+            return min(max(len(rest) - sum(map(len, passed)), 0), 1)
         if is_a(frames.look_up(call.func, caller), types.FunctionType):
             return 0
         return is_bound(source)
@@ -478,6 +479,10 @@ class Tracker:
             node = self.maker(node, caller, line)
         if isinstance(node, ast.Call):
             node = self.lazy(node, site, caller, line)
+        if site.code is not None and site.code.co_flags & 0x280:  # a coroutine: awaited where called?
+            called = frames.look_up(node.func, caller) if isinstance(node, ast.Call) else None
+            if not is_a(called, types.FunctionType) or called.__code__ is not site.code:
+                node = None
         return caller, node if isinstance(node, ast.Call) else None, line
 
     def maker(self, node, caller, line):
@@ -754,9 +759,25 @@ class Tracker:
             return None, MISSING
         return function, owner
 
-    def back_function(self, function, owner, node, site, line, pick):
+    def enter(self, function, owner, node, site, line):
+        """Return the Function that a call went into, and its ends that were not surely passed by."""
         inside = Function(function, owner, site, (node, line))
+        source = frames.scope(inside)
+        if source is None:
+            return inside, []
+        names = positional(source)[inside.bound:]
+        if not any(isinstance(part, ast.Starred) for part in node.args):
+            for name, part in [*zip(names, node.args, strict=False),
+                               *((k.arg, k.value) for k in node.keywords if k.arg in names)]:
+                value = self.value_at(part, site, line)
+                if value is not MISSING:
+                    inside.locals[name] = value
         ends = inside.ends()
+        return inside, [end for end in ends
+                        if self.reached(source, end[1], inside, end[1])] or ends
+
+    def back_function(self, function, owner, node, site, line, pick):
+        inside, ends = self.enter(function, owner, node, site, line)
         if not ends or self.depth(site) > DEPTH:
             return self.end("unknown", node, site, line)
         self.add(site, line, node, text(node.func), inside=pick)
@@ -956,8 +977,8 @@ class Tracker:
                 test.ops[0], (ast.Is, ast.IsNot)) and getattr(
                 test.comparators[0], "value", MISSING) is None:
             value = self.value_at(test.left, site, line)
-            if value is MISSING or isinstance(test.left, ast.Name) and is_rebound(
-                    frames.scope(site), test.left.id):
+            if value is MISSING or isinstance(test.left, ast.Name) and not isinstance(
+                    site, Function) and is_rebound(frames.scope(site), test.left.id):
                 return None
             return (value is None) == isinstance(test.ops[0], ast.Is)
         value = self.value_at(test, site, line)
@@ -969,8 +990,10 @@ class Tracker:
             if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
                 name = text(part)
                 source = frames.scope(site)
+                # A frame knows what its names came to be; a function that is over, its arguments.
+                first, last = (0, line) if isinstance(site, Function) else (line, site.line)
                 if source is not None and any(
-                        line <= b.line < site.line for b in bindings(source, name)):
+                        first <= b.line < last for b in bindings(source, name)):
                     return MISSING
         return frames.look_up(node, site)
 
@@ -1077,8 +1100,8 @@ class Tracker:
     def dtype_of_ends(self, function, owner, node, site, line, depth):
         if self.depth(site) > DEPTH:
             return None
-        inside = Function(function, owner, site, (node, line))
-        found = {self.dtype_at(end, inside, at, depth) for end, at in inside.ends()}
+        inside, ends = self.enter(function, owner, node, site, line)
+        found = {self.dtype_at(end, inside, at, depth) for end, at in ends}
         return found.pop() if len(found) == 1 else None
 
     def dtype_of_new(self, node, called, site, line):
