@@ -979,6 +979,43 @@ def test_a_long_file(imported):
     finds(read(caught(imported(deep)[1], Net().half(), batch())))
 
 
+@pytest.mark.parametrize("expression", [
+    "x" + ".view(2, 4)" * 40, "(" * 40 + "x" + " + 1)" * 40, "torch.relu(" * 40 + "x" + ")" * 40,
+    "torch.cat([" + "x, " * 3_000 + "])", "x" + " + 0" * 800,
+], ids=["views", "sums", "calls", "list", "deep"])
+def test_long_expressions_take_no_time(imported, expression):
+    _, run = imported(f"def run(model, x):\n    return model({expression})\n")
+    error = caught(run, Net().half(), torch.ones(2, 4))
+    start = time.thread_time()
+    found = read(error)
+    assert time.thread_time() - start < 0.5
+    finds(found)
+
+
+def test_long_lines_are_cut(imported):
+    _, run = imported(f"def run(model, x):\n    y = x + 1; z = '{'a' * 100_000}'; "
+                      "return model(y), z\n")
+    found = finds(read(caught(run, Net().half(), torch.ones(2, 4))))
+    assert len(found.text()) < 10_000
+
+
+def test_deep_and_wide_models():
+    deep = Net().half()
+    for _ in range(500):
+        deep = nn.Sequential(deep)
+
+    def dig(model, x):
+        for _ in range(500):
+            model = model[0]
+        return model(x)
+
+    found = finds(read(caught(dig, deep, torch.ones(2, 4))))
+    assert found.where["module"].count("0.") == 500
+    wide = nn.ModuleList([nn.Identity() for _ in range(10_000)] + [Net()]).half()
+    found = finds(read(caught(lambda model, x: model[-1](x), wide, torch.ones(2, 4))))
+    assert found.where["module"] == "10000.body"
+
+
 # ------------------------------------------------------------------ where code can run
 
 
