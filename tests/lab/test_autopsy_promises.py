@@ -1005,9 +1005,10 @@ def test_deep_and_wide_models():
         deep = nn.Sequential(deep)
 
     def dig(model, x):
+        inner = model
         for _ in range(500):
-            model = model[0]
-        return model(x)
+            inner = inner[0]
+        return inner(x)
 
     found = finds(read(caught(dig, deep, torch.ones(2, 4))))
     assert found.where["module"].count("0.") == 500
