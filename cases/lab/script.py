@@ -93,13 +93,13 @@ def run(script, args, source):
 
 
 def autopsy_of(error):
-    """Return the Autopsy of an exception, or None where there can be none, as without torch."""
+    """Return (the Autopsy of an exception, ""), or (None, why there can be none)."""
     try:
         import cases
 
-        return cases.autopsy(error)
-    except Exception:  # torch is not installed, or a file of the script's is named torch.py
-        return None
+        return cases.autopsy(error), ""
+    except Exception as fault:  # torch is not installed, or a file of the script's is torch.py
+        return None, f"There is no autopsy, which needs torch: {fault}"
 
 
 def do_autopsy(args):
@@ -121,16 +121,16 @@ def do_autopsy(args):
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    found, said = None, ended(script, error)
+    found, said, nothing = None, ended(script, error), dict(NOTHING)
     if said is None:
         print_usual(error)
-        found = autopsy_of(error)
-        said = "There is no autopsy: torch cannot be imported here." if found is None else ""
+        found, said = autopsy_of(error)
+        nothing["error"] = {"type": type(error).__name__, "message": said}
     elif error is not None and error.__context__ is not None:  # it may have caught the very error
-        found = autopsy_of(error.__context__)
-        found = found if found is not None and found.found else None
+        found, _ = autopsy_of(error.__context__)
+        found = found if found and found.found else None
     if as_json:
-        said = json.dumps(found.to_json() if found else NOTHING)
+        said = json.dumps(found.to_json() if found else nothing)
     elif found:
         said = f"{said}\n\n{found.text()}".strip()
     with contextlib.suppress(BrokenPipeError), \
@@ -167,8 +167,8 @@ def excepthook(kind, error, tb):
         sys.__excepthook__(kind, error, tb)
     with contextlib.suppress(Exception):
         if issubclass(kind, Exception) and "torch" in sys.modules:
-            found = autopsy_of(error)
-            if found is not None and found.found:
+            found, _ = autopsy_of(error)
+            if found and found.found:
                 print(f"\n{found.text()}", file=sys.stderr, flush=True)
 
 

@@ -304,9 +304,14 @@ def test_a_reader_that_has_left_is_no_error(write):
 def test_a_torch_that_is_none(write):
     """A file named torch.py beside the script hides the real one."""
     write("", "torch.py")
-    done = python("-m", "cases", "autopsy", write("import torch\ntorch.ones(3)"))
+    path = write("import torch\ntorch.ones(3)")
+    said = "There is no autopsy, which needs torch: "
+    done = python("-m", "cases", "autopsy", path)
     assert done.returncode == 1 and done.stderr.startswith("Traceback")
-    assert done.stdout == "There is no autopsy: torch cannot be imported here.\n"
+    assert done.stdout.startswith(said) and done.stdout.count("\n") == 1
+    done = python("-m", "cases", "autopsy", "--json", path)
+    error = json.loads(done.stdout)["error"]
+    assert error["type"] == "AttributeError" and error["message"].startswith(said)
 
 
 def test_what_a_terminal_cannot_show(write):
