@@ -8,7 +8,7 @@ import ast
 import re
 import types
 
-from cases.lab import frames, where
+from cases.lab import frames, values, where
 from cases.lab.origin import Function, own_nodes
 
 LINE = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
@@ -28,16 +28,16 @@ def failing(sites):
     site = at_line(caller, trace)
     call = called_at(site)
     root, path, module = holder(sites, operands)
-    return where.Failure(site, call or busy, list(named(operands, call, module)), module, path, root,
-                         where.operation(busy))
+    operands = list(named(operands, call, module))
+    return where.Failure(site, call or busy, operands, module, path, root, where.operation(busy))
 
 
 def lines_of(graph):
     """Return [(file, line, function)] of the reader's own that made the graph's failing node."""
     statement = graph.text.partition("=")[0].strip()
-    node = frames.stored(frames.stored(graph.locals.get("self")).get("_graph")).get("_root")
+    node = values.stored(values.stored(graph.locals.get("self")).get("_graph")).get("_root")
     for _ in range(100_000):
-        node = frames.stored(node).get("_next") or getattr(node, "_next", None)
+        node = values.stored(node).get("_next") or getattr(node, "_next", None)
         if node is None or getattr(node, "op", None) == "root":
             return []
         if node.name == statement:
@@ -51,18 +51,18 @@ def is_mine(file):
 
 
 def at_line(caller, trace):
-    """The Site of the last line of a trace: the compiled function's frame, or one called from it."""
+    """The Site of a trace's last line: the compiled function's frame, or a call from it."""
     file, line, _ = trace[0]
     site = frames.Site(file, line, caller.name, caller.code, (caller.locals, caller.globals),
                        caller.parent)
     for _, line, _ in trace[1:]:
         call = called_at(site)
-        callee = frames.look_up(call.func, site) if call is not None else None
-        function = frames.attribute(callee, "forward") if frames.is_module(callee) else callee
-        if frames.is_a(function, types.MethodType):
+        callee = values.look_up(call.func, site) if call is not None else None
+        function = values.attribute(callee, "forward") if values.is_module(callee) else callee
+        if values.is_a(function, types.MethodType):
             site = Function(function.__func__, function.__self__, site, (call, site.line))
-        elif frames.is_a(function, types.FunctionType):
-            site = Function(function, frames.MISSING, site, (call, site.line))
+        elif values.is_a(function, types.FunctionType):
+            site = Function(function, values.MISSING, site, (call, site.line))
         else:
             return site
         site.line = line
@@ -74,7 +74,7 @@ def called_at(site):
     source = frames.scope(site)
     calls = [node for node in own_nodes(source) if isinstance(node, ast.Call)
              and node.lineno <= site.line <= node.end_lineno] if source is not None else []
-    modules = [node for node in calls if frames.is_module(frames.look_up(node.func, site))]
+    modules = [node for node in calls if values.is_module(values.look_up(node.func, site))]
     return (modules or calls or [None])[0]
 
 
@@ -83,15 +83,15 @@ def holder(sites, operands):
     held = {id(operand.tensor) for operand in operands}
     for site in sites:
         for value in site.locals.values():
-            for path, module in frames.walk(value) if frames.is_module(value) else ():
-                if any(id(tensor) in held for _, tensor in frames.own_tensors(module)):
+            for path, module in values.walk(value) if values.is_module(value) else ():
+                if any(id(tensor) in held for _, tensor in values.own_tensors(module)):
                     return value, path, module
     return None, None, None
 
 
 def named(operands, call, module):
     """Yield the operands by the names of a layer, and the nodes of the call in the source."""
-    own = {id(tensor): name for name, tensor in frames.own_tensors(module)} if module is not None \
+    own = {id(tensor): name for name, tensor in values.own_tensors(module)} if module is not None \
         else {}
     given = iter([part for _, part in where.arguments_of(call)
                   if part is not getattr(call.func, "value", None)] if call is not None else ())

@@ -5,9 +5,10 @@ import linecache
 
 import torch
 
-from cases.lab import frames, where
+from cases.lab import frames, values, where
 from cases.lab.origin import CREATES, LIKE, Function, keyword_of, name_of, text
 
+LONGEST = 4_000  # characters of a statement that is shown changed
 REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
 DIGITS = {torch.float16: "about 3 digits, nothing above 65504",
           torch.bfloat16: "about 2 digits", torch.float32: "about 7 digits"}
@@ -18,9 +19,12 @@ def change(site, edits, before=""):
 
     edits: [(node, new text)], on one statement. None where the source is not to be had.
     """
+    if not all(hasattr(node, "lineno") for node, _ in edits):
+        return None
     first = min(node.lineno for node, _ in edits)
     last = max(node.end_lineno for node, _ in edits)
-    if not all(linecache.getline(site.filename, number) for number in range(first, last + 1)):
+    lines = [linecache.getline(site.filename, number) for number in range(first, last + 1)]
+    if not all(lines) or len("".join(lines)) > LONGEST:
         return None
     code = spliced(site, (first, 0), (last, None), edits).rstrip("\n")
     if before:
@@ -50,6 +54,8 @@ def spliced(site, start, end, edits):
 
 def source_of(site, node, edits=()):
     """The text of a node as it stands in its file, in brackets if a method cannot follow it."""
+    if not hasattr(node, "lineno"):
+        return text(node)
     found = spliced(site, (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset),
                     edits)
     plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
@@ -91,7 +97,7 @@ def recast(site, node, dtype):
         inner = source_of(site, node.func.value)
         if where.operation(node) in ("to", "type"):
             for part in [*node.args, *(k.value for k in node.keywords)]:
-                value = frames.look_up(part, site)
+                value = values.look_up(part, site)
                 if isinstance(value, torch.dtype) or text(part).endswith(".dtype"):
                     return source_of(site, node).replace(source_of(site, part), written)
         return f"{inner}.to({written})"
@@ -109,8 +115,7 @@ def along(trail, failure, odd, home, whole=False):
     if not seams:
         return None
     entry, node = seams[0], seams[0].node
-    quantised = not (trail.dtype.is_floating_point or trail.dtype.is_complex) and \
-        trail.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+    quantised = is_quantised(trail.dtype)
     if quantised and failure.site.mine:
         return change(failure.site, [(odd, cast(failure.site, odd, home, True))])
     first = entry is trail.steps[0]
@@ -120,8 +125,8 @@ def along(trail, failure, odd, home, whole=False):
         return change(entry.site, [(node, recast(entry.site, node, home))])
     if first and trail.how == "parameter" and isinstance(node, ast.Call):
         return change(entry.site, [(node, cast(entry.site, node, home))])
-    is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not frames.is_module(
-        frames.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
+    is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not values.is_module(
+        values.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
     if is_cast and not isinstance(entry.site, Function):
         return change(entry.site, [(node, recast(entry.site, node, home))])
     for step in sorted(seams, key=lambda step: isinstance(step.site, Function)):
@@ -142,8 +147,12 @@ def along(trail, failure, odd, home, whole=False):
     return None
 
 
+def is_quantised(dtype):
+    return str(dtype).startswith(("torch.q", "torch.quint"))
+
+
 def chosen(node):
-    """True for a creation whose dtype is written down: someone wanted it, for exact positions say."""
+    """True for a creation whose dtype is written down: someone wanted it, for positions say."""
     return where.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
 
 
@@ -154,8 +163,8 @@ def piece_of(step, node, name):
         return None
     if isinstance(node, ast.Call):
         parts = [part for part in all_parts(node) if text(part) == name]
-        called = frames.look_up(node.func, step.site)
-        if step.how in ("parameter", "cast", "made") or frames.is_module(called) and not parts:
+        called = values.look_up(node.func, step.site)
+        if step.how in ("parameter", "cast", "made") or values.is_module(called) and not parts:
             return node
         if parts:
             return parts[0]

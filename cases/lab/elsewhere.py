@@ -6,7 +6,7 @@ in the message. The file is still here, and where the object at work is, too, so
 
 import re
 
-from cases.lab import frames, where
+from cases.lab import frames, values, where
 
 LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -31,8 +31,8 @@ def known(sites, name):
     """{"self": the dataset} where the function is one of its methods; else nothing."""
     for site in sites:
         for value in list(site.locals.values()):
-            held = frames.stored(value)
+            held = values.stored(value)
             for dataset in (held.get("dataset"), held.get("_dataset")):
-                if dataset is not None and name in frames.space_of(type(dataset)):
+                if dataset is not None and name in values.space_of(type(dataset)):
                     return {"self": dataset}
     return {}

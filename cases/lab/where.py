@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import torch
 
-from cases.lab import frames
+from cases.lab import frames, values
 from cases.lab.case import dtype_name
 
 OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
-VIEWS = ("abs", "neg", "detach", "clone", "cuda", "cpu", "transpose", "permute", "view", "reshape", "unsqueeze", "squeeze", "flatten", "contiguous",
-         "t", "expand")
+VIEWS = ("abs", "neg", "detach", "clone", "cuda", "cpu", "transpose", "permute", "view", "reshape",
+         "unsqueeze", "squeeze", "flatten", "contiguous", "t", "expand")
 # Frames that hand a call on: their operands are those of the frame before.
 MACHINERY = ("torch/nn/modules/module.py", "torch/nn/modules/container.py",
              "torch/utils/checkpoint.py", "torch/nn/parallel/", "torch/utils/_contextlib.py",
@@ -61,7 +61,7 @@ class Failure:
     @property
     def op(self):
         name = operation(self.node)
-        called = frames.look_up(self.node.func, self.site) if isinstance(self.node, ast.Call) \
+        called = values.look_up(self.node.func, self.site) if isinstance(self.node, ast.Call) \
             else None
         if type(called) is partial:
             return getattr(called.func, "__name__", name)
@@ -82,7 +82,7 @@ def locate(error, program=None):
     """
     sites = frames.sites(error)
     failure = failing(sites)
-    frames.forget()
+    values.forget()
     return None if failure is None else to_json(failure, origin(sites, failure, program))
 
 
@@ -126,9 +126,9 @@ def refused(sites):
 def given_to(site):
     """Yield the Operands of a layer as a whole: what its forward was given, and its weights."""
     for name in site.code.co_varnames[1:site.code.co_argcount]:
-        for label, tensor in frames.tensors_in(site.locals.get(name), name):
+        for label, tensor in values.tensors_in(site.locals.get(name), name):
             yield Operand(label, tensor, ast.Name(name, ast.Load()), dtype_of(tensor))
-    for name, tensor in frames.own_tensors(site.module, ("_parameters",)):
+    for name, tensor in values.own_tensors(site.module, ("_parameters",)):
         yield Operand(name, tensor, ast.Attribute(ast.Name("self"), name), dtype_of(tensor))
 
 
@@ -177,10 +177,10 @@ def arguments_of(node):
 def operands_of(node, site):
     """Yield (name, tensor, node) of the operands of `node` that names in `site` stand for."""
     seen = set()
-    if isinstance(node, ast.Call) and type(frames.look_up(node.func, site)) is partial:
-        known = frames.look_up(node.func, site)
+    if isinstance(node, ast.Call) and type(values.look_up(node.func, site)) is partial:
+        known = values.look_up(node.func, site)
         for name, tensor in [*enumerate(known.args), *known.keywords.items()]:
-            if frames.is_tensor(tensor):
+            if values.is_tensor(tensor):
                 yield Operand(str(name), tensor, node.func, dtype_of(tensor))
     vararg = handed_on(frames.scope(site)) if not site.mine else ()
     for keyword, argument in arguments_of(node):
@@ -193,7 +193,7 @@ def operands_of(node, site):
             if base is None:
                 continue
             name = keyword or ast.unparse(base).replace("self.", "")
-            for label, tensor in frames.tensors_in(frames.look_up(base, site), name):
+            for label, tensor in values.tensors_in(values.look_up(base, site), name):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
                     yield Operand(label, tensor, part, dtype_of(tensor))
@@ -246,9 +246,9 @@ def path_of(sites, inner):
     best, looked = (None, None), {}
     for site in sites:
         for value in site.locals.values():
-            if not frames.is_module(value) or id(value) in looked:
+            if not values.is_module(value) or id(value) in looked:
                 continue
-            for path, module in frames.walk(value):
+            for path, module in values.walk(value):
                 if module is inner and (best[0] is None or path.count(".") > best[0].count(".")
                                         or path and not best[0]):
                     best = path, value
@@ -295,13 +295,13 @@ def odd_dtype(failure, sites):
         return None
     own = set()
     if failure.module is not None:
-        own = {id(parameter) for _, module in frames.walk(failure.module)
-               for _, parameter in frames.own_tensors(module, ("_parameters",))}
+        own = {id(parameter) for _, module in values.walk(failure.module)
+               for _, parameter in values.own_tensors(module, ("_parameters",))}
     at_home = Counter(o.dtype for o in floats if id(o.tensor) in own)
     if not at_home:
         for site in sites:
             for value in site.locals.values():
-                if frames.is_module(value):
+                if values.is_module(value):
                     at_home.update(parameters_of(value))
     if not at_home:
         return None
@@ -313,8 +313,8 @@ def parameters_of(root):
     """Return a Counter of how many elements a model's floating parameters have, by dtype."""
     counted, seen = Counter(), set()
     with torch._C.DisableTorchFunction():
-        for _, module in frames.walk(root):
-            for _, parameter in frames.own_tensors(module, ("_parameters",)):
+        for _, module in values.walk(root):
+            for _, parameter in values.own_tensors(module, ("_parameters",)):
                 if parameter.dtype.is_floating_point and id(parameter) not in seen:
                     seen.add(id(parameter))
                     counted[parameter.dtype] += size_of(parameter)

@@ -1,0 +1,838 @@
+"""Reads an exception: which kind of failure it is, which operand is odd, and what cures it."""
+
+import ast
+import linecache
+import re
+
+import torch
+
+from cases.lab import compiled, cure, elsewhere, frames, origin, values, where
+from cases.lab.autocast import autocast_around
+from cases.lab.calls import name_of
+from cases.lab.messages import dtypes_in
+from cases.lab.source import statement_line, text
+
+ABOUT_DTYPES = re.compile(
+    r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
+    r"precision|overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat",
+    re.IGNORECASE)
+NOT_DTYPES = re.compile(r"shapes? .*cannot be multiplied|size mismatch|must match the size|"
+                        r"index out of range|out of bounds|is invalid for input of size|"
+                        r"Expected all tensors to be on the same device", re.IGNORECASE)
+NO_KERNEL = re.compile(r"not implemented for '(\w+)'|[Ll]ow precision dtypes not supported\. Got "
+                       r"(\w+)|Unsupported dtype (\w+)|must be either (float or double) dtype")
+OVERFLOW = re.compile(r"cannot be converted to type (?:at::|c10::)?(\w+) without overflow")
+INDICES = re.compile(r"scalar types: Long, Int|tensors used as indices must be|"
+                     r"expected scalar type Long but found|"
+                     r"Expected (?:dtype )?int(?:32|64).*for index|index.*must be.*(?:int|long)|"
+                     r"\"\w*nll_loss\w*\" not implemented for '(?:Int|Half|Float|Double)'|"
+                     r"expected target.* Long", re.IGNORECASE)
+SCALER = {
+    "Attempting to unscale FP16 gradients":
+        "GradScaler wants float32 weights: it unscales float32 gradients only.",
+    "No inf checks were recorded":
+        "scaler.step found no gradient: no backward reached the parameters of this optimizer.",
+    "unscale_() has already been called":
+        "scaler.unscale_ was called twice for one optimizer between two calls of scaler.update().",
+    "unscale_() is being called after step()":
+        "scaler.unscale_ comes before scaler.step, once.",
+    "scale_() has already been called": "the loss was scaled twice.",
+}
+# Several results: there is no casting them back in one go.
+SEVERAL = ("eigh", "eig", "svd", "qr", "lu", "slogdet", "lstsq", "topk", "sort", "max", "min",
+           "median", "mode", "kthvalue")
+FUSED = ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
+BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
+NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
+         "double": torch.float64, "long": torch.int64, "int": torch.int32, "bool": torch.bool,
+         "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
+ACTIVATIONS = ("matmul", "bmm", "baddbmm", "scaled_dot_product_attention", "einsum", "cat",
+               "sdpa_attention_forward", "multi_head_attention_forward")
+INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
+WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "embedding")
+
+
+def message_of(error):
+    try:
+        # Addresses say nothing, and differ from run to run.
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", str(error)).strip()
+    except Exception:
+        return "(its message cannot be read)"
+
+
+class Reader:
+    """Reads one exception into an Autopsy. It holds the user's objects, and goes with its call."""
+
+    def __init__(self, error, result):
+        self.error, self.message, self.result = error, message_of(error), result
+        self.away = False  # it was raised in another process
+        self.unsure = False
+
+    def read(self):
+        self.sites, self.failure = self.find()
+        result = self.result
+        if self.failure is None:
+            result.said = "No frame of this traceback holds a tensor operation."
+            result.asks.append("Is this the exception itself, with its traceback? Of a log alone, "
+                               "give the text to: python -m cases explain -")
+            self.scaling()
+            if isinstance(self.error, SyntaxError):
+                result.said = "Python could not read the source: nothing ran."
+                result.asks.clear()
+            return
+        self.to_where()
+        for reading in (self.scaling, self.fused, self.overflow, self.result_cast, self.indices,
+                        self.no_kernel, self.backward, self.devices, self.mismatch):
+            if reading():
+                break
+        else:
+            result.said = self.no_dtype()
+        if self.unsure:
+            result.sure = False
+        if self.away:
+            result.sure = False
+            result.asks.append("It was raised in another process: of its tensors only those that "
+                               "this one holds too can be told.")
+        self.say_autocast()
+
+    def find(self):
+        """The Sites and the Failure of the exception in the chain that shows a tensor operation."""
+        first = None
+        for error in frames.chain(self.error):
+            sites = frames.sites(error)
+            failure = (elsewhere.failing(sites, message_of(error)) or compiled.failing(sites)
+                       or where.failing(sites))
+            first = first or (sites, None)
+            if failure is not None:
+                self.message = message_of(error)
+                self.away = failure.site not in sites and failure.site.code is None
+                return sites, self.closer(sites, failure)
+        return first
+
+    def closer(self, sites, failure):
+        """The Failure, or a call of torch's below it that was given no tensor: torch.full(…)."""
+        site = sites[-1]
+        node = frames.working(site) if site is not failure.site else None
+        if site.mine and isinstance(node, ast.Call) and origin.is_torch(
+                values.look_up(node.func, site)):
+            return where.Failure(site, node, [], *where.module_of(sites))
+        return failure
+
+    def to_where(self):
+        self.result.where = where.to_json(self.failure)
+        for told, (_, tensor, *_) in zip(self.result.where["operands"], self.failure.operands,
+                                         strict=True):
+            if tensor is None:
+                continue
+            if tensor.is_quantized:
+                told["layout"] = "quantised"
+            elif tensor.is_nested:
+                told["layout"] = "nested"
+            elif tensor.layout is not torch.strided:
+                told["layout"] = name_of(tensor.layout)
+
+    # --- kinds of failures ----------------------------------------------------------------
+
+    def scaling(self):
+        for words, meaning in SCALER.items():
+            if words in self.message:
+                self.at_users_call()
+                self.result.said = meaning
+                self.result.asks.append(
+                    "Where were the weights made half? Leave them float32 and let autocast cast."
+                    if "FP16" in words else
+                    "Follow one step of the loop: backward, unscale_, step, update, each once.")
+                if "FP16" in words:
+                    self.half_weights()
+                return True
+        return False
+
+    def at_users_call(self):
+        """Tell the op by the name of the reader's own call: scaler.unscale_, scaler.step."""
+        site = next((s for s in reversed(self.sites) if s.mine), None)
+        node = frames.working(site) if site is not None else None
+        if isinstance(node, ast.Call):
+            self.result.where = {"module": None, "op": where.operation(node), "operands": [],
+                                 "origin": None}
+
+    def half_weights(self):
+        """GradScaler met a half parameter: which, and the line that made it half."""
+        result, failure = self.result, self.failure
+        tensor = self.sites[-1].locals.get("param") if self.sites else None
+        if failure is None or not values.is_tensor(tensor):
+            return
+        odd = where.Operand("param", tensor, failure.node, tensor.dtype)
+        result.odd = {"name": odd.name, "dtype": "float16"}
+        made = self.made(odd.tensor, torch.float16)
+        if made is None:
+            return
+        site, node = made
+        here = origin.Step(failure.site, failure.site.line, failure.node, odd.name)
+        result.road = [self.station(step.site, step.line, step.node, step.name, torch.float16,
+                                    step.how)
+                       for step in (origin.Step(site, node.lineno, node, text(node), "parameter"),
+                                    here)]
+        change = cure.change(site, [(node, cure.source_of(site, node.func.value))])
+        if change:
+            result.cure = {**change, "costs": "the weights take twice the memory, and keep small "
+                           "updates; autocast still computes in low precision"}
+            result.sure = True
+
+    def fused(self):
+        failure, result = self.failure, self.result
+        if failure.op not in FUSED or len(self.dtypes()) > 1:
+            return False
+        result.said = (f"Every operand outside is {self.told(self.dtypes())}. The fused encoder "
+                       "layer makes the low precision inside, where autocast does not cover it.")
+        result.case, result.sure = "encoder_bf16", True
+        user = self.users_line()
+        if user is not None and hasattr(torch.backends, "mha"):
+            site, line = user
+            mine = cure_line(site, line)
+            if mine:
+                name = cure.torch_name(site)
+                change = cure.change(site, [mine],
+                                     f"{name}.backends.mha.set_fastpath_enabled(False)")
+                result.cure = {**change, "costs": "the fused road is off for the whole process; "
+                               "where padding was packed away it is computed too"}
+        return True
+
+    def overflow(self):
+        found = OVERFLOW.search(self.message)
+        if not found:
+            return False
+        dtype = NAMES.get(found[1].lower())
+        result, failure = self.result, self.failure
+        result.said = (f"A number is written into a {name_of(dtype) if dtype else found[1]} tensor "
+                       "that is larger than any number of that dtype.")
+        result.case, result.sure = "cpu_half", True
+        number = next((part for _, part in reversed(where.arguments_of(failure.node))
+                       if is_number(part, failure.site)), None)
+        if number is not None and dtype is not None and failure.site.mine:
+            value = values.look_up(number, failure.site)
+            low = isinstance(number, ast.UnaryOp) or values.is_a(value, (int, float)) and value < 0
+            end = "min" if low else "max"
+            name = cure.torch_name(failure.site)
+            new = f"{name}.finfo({cure.dtype_text(failure.site, dtype)}).{end}"
+            change = cure.change(failure.site, [(number, new)])
+            result.cure = change and {**change, "costs": "none: softmax makes zero of it all the "
+                                      "same. Two such numbers added do overflow"}
+        return True
+
+    def indices(self):
+        if not INDICES.search(self.message):
+            return False
+        failure = self.failure
+        ints = (torch.int64, torch.int32, torch.bool, torch.uint8)
+        named = "target" if "loss" in failure.op or "cross_entropy" in failure.op else None
+        wrong = [o for o in failure.operands if o.name == named and o.dtype != torch.int64] or \
+                [o for o in failure.operands if o.dtype not in ints] or \
+                [o for o in failure.operands if o.dtype == torch.int32]
+        if not wrong:
+            return False
+        if failure.op == "embedding" and (own := [o for o in wrong if o.name == "input"]):
+            wrong = own
+        self.result.said = (f"`{wrong[0].name}` are places, not numbers: they must be int64. "
+                            f"They are {name_of(wrong[0].dtype)}.")
+        self.tell(wrong[0], torch.int64, known=True)
+        return True
+
+    def no_kernel(self):
+        found = NO_KERNEL.search(self.message)
+        if not found:
+            return False
+        failure, result = self.failure, self.result
+        name = next(filter(None, found.groups()))
+        dtype = NAMES.get(name.lower())
+        odd = next((o for o in failure.operands
+                    if o.dtype == dtype or dtype is None and is_low(o.dtype)), None)
+        if odd is None:
+            result.said = f"The kernel behind {failure.op} takes no {name}."
+            result.asks.append("Which tensor was of that dtype? None of the operands in sight is.")
+            return True
+        dtype = odd.dtype
+        device = odd.tensor.device.type
+        result.said = (f"{failure.op} has no kernel for {name_of(dtype)} on {device} in torch "
+                       f"{torch.__version__.split('+')[0]}. No operand is wrong: all are "
+                       f"{self.told(self.dtypes())}.")
+        if device == "cpu" and dtype.is_floating_point:
+            result.case = "cpu_half"
+        known = {o.dtype for o in failure.operands if o.dtype.is_floating_point}
+        home = torch.float32
+        if len(known) > 1:
+            result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
+                           f"{self.told(known - {dtype})} on {device}.")
+        self.tell(odd, home, known=True, cure_it=False)
+        if failure.op in SEVERAL:
+            trail = origin.trace(failure, odd)
+            change = cure.along(trail, failure, odd.node, home, whole=True)
+            result.cure = change and {**change, "costs": cure.price(dtype, home, odd.tensor)}
+        else:
+            result.cure = self.in_float32(dtype)
+        result.sure = True
+        return True
+
+    def in_float32(self, dtype):
+        """The failing line with its op in float32: the operands cast, and the result cast back."""
+        failure = self.failure
+        if failure.site.mine:
+            site, node = failure.site, failure.node
+        else:
+            user = self.users_line()
+            if user is None:
+                return None
+            site = user[0]
+            node = frames.working(site)
+        if not isinstance(node, (ast.Call, ast.BinOp)):
+            return None
+        module = values.look_up(node.func, site) if isinstance(node, ast.Call) else None
+        module = module if values.is_module(module) else None
+        parts = list(cure.all_parts(node)) if isinstance(node, ast.Call) else [node.left,
+                                                                             node.right]
+        edits = [(part, f"{cure.source_of(site, part)}.float()") for part in parts
+                 if self.is_of(part, site, dtype, guess=module is not None)]
+        if not edits:
+            return None
+        costs = "two casts, and twice the memory while it runs; its result is rounded again"
+        if module is not None and where.parameters_of(module):
+            edits.append((node.func, f"{cure.source_of(site, node.func)}.float()"))
+            costs = "the layer's weights become float32 for good, at twice the memory, and " + costs
+        back = f".to({cure.dtype_text(site, dtype)})" if dtype.is_floating_point else ""
+        change = cure.change(site, [(node, cure.source_of(site, node, edits) + back)])
+        return change and {**change, "costs": costs if back else "a copy in float32"}
+
+    def is_of(self, part, site, dtype, guess):
+        """True for a node that stands for a tensor of a dtype; an expression is one by `guess`."""
+        value = values.look_up(where.base_name(part) or part, site)
+        if values.is_tensor(value):
+            return value.dtype == dtype
+        return guess and isinstance(part, (ast.Call, ast.BinOp))
+
+    def result_cast(self):
+        """A result that cannot be kept: in an integer tensor given as out, or changed in place."""
+        found = re.search(r"can't be cast to the desired output type (\w+)|"
+                          r"expected condition to be a boolean tensor", self.message)
+        if not found:
+            return False
+        failure = self.failure
+        if found[1] is None:
+            odd = failure.operands[0]
+            self.result.said = f"The condition `{odd.name}` is {name_of(odd.dtype)}, not bool."
+            self.tell(odd, torch.bool, known=True)
+            return True
+        kept = NAMES.get(found[1].lower())
+        odd = next((o for o in reversed(failure.operands) if o.dtype == kept), None)
+        if odd is None:
+            return False
+        if isinstance(failure.node, ast.AugAssign):
+            odd = next(o for o in failure.operands if o.dtype == kept)
+        home = next((getattr(torch, name) for name in dtypes_in(self.message)
+                     if name != name_of(kept)), torch.float32)
+        self.result.said = (f"The result is {name_of(home)}, and `{odd.name}`, which is to hold "
+                            f"it, is {name_of(kept)}.")
+        self.tell(odd, home, known=True)
+        return True
+
+    def backward(self):
+        """An error of the backward pass: the line that failed is in the forward, and is over."""
+        last = next((s for s in reversed(self.sites)
+                     if not s.filename.startswith("<")), None)
+        if last is None or not any(part in last.filename.replace("\\", "/") for part in BACKWARD):
+            return False
+        user = self.users_line()
+        if user is None:
+            return False
+        site, line = user
+        call = frames.working(site)
+        if not isinstance(call, ast.Call):
+            return False
+        start = call.func.value if isinstance(call.func, ast.Attribute) and not origin.is_torch(
+            values.look_up(call.func.value, site)) else (call.args or [None])[0]
+        if start is None:
+            return False
+        found = self.forward_of(start, site, statement_line(site, line))
+        self.result.said = "The backward pass failed: an op of the forward met two dtypes."
+        if found is None:
+            self.result.asks.append("Which line of the forward made it? Run the forward under "
+                                    "torch.autograd.set_detect_anomaly(True): it prints that line.")
+            return True
+        site, node, line, operands, module, path = found
+        self.failure = where.Failure(site, node, operands, module, path, self.failure.root)
+        self.at_forward = line
+        self.to_where()
+        at = f"{frames.show_file(site.filename)}:{line}"
+        self.result.said += f" It is {self.failure.op}, at {at}."
+        return self.mismatch(line=line)
+
+    def forward_of(self, node, site, line):
+        """Follow a loss back to the first expression whose floating operands disagree."""
+        tracker = origin.Tracker(None)
+        for _ in range(20):
+            if isinstance(node, ast.Name):
+                bound = tracker.binding(node.id, site, line)
+                if bound is None or bound.kind != "value":
+                    return None
+                node, line = bound.node, bound.line
+                continue
+            if not isinstance(node, (ast.Call, ast.BinOp)):
+                return None
+            operands = list(where.operands_of(node, site))
+            module = values.look_up(node.func, site) if isinstance(node, ast.Call) else None
+            floats = {o.dtype for o in operands if where.is_floating(o.dtype)}
+            if len(floats) > 1:
+                if values.is_module(module):
+                    path = where.path_of(self.sites, module)[0]
+                    return site, node, line, operands, module, path
+                return site, node, line, operands, None, None
+            parts = [part for _, part in where.arguments_of(node)]
+            calls = [p for p in parts if isinstance(p, (ast.Call, ast.BinOp, ast.Name))
+                     and not values.is_a(values.look_up(p, site), (int, float))
+                     and not origin.is_torch(values.look_up(p, site))]
+            if not calls:
+                return None
+            node = calls[0]
+        return None
+
+    def devices(self):
+        places = {}
+        for name, tensor, *_ in self.failure.operands:
+            if tensor is None:
+                continue
+            places.setdefault(str(tensor.device), []).append((name, tensor))
+        # A tensor of no dimension on the CPU may meet any device.
+        hidden = len(places) > 1 and any(where.shape_of(tensor)
+                                         for _, tensor in places.get("cpu", ()))
+        said = "same device" in self.message
+        if not (hidden or said):
+            return False
+        result = self.result
+        home = self.home_device(places)
+        odd = next((o for o in self.failure.operands if device_of(o) != home), None)
+        told = ", ".join(f"{', '.join(n for n, _ in held)} on {place}"
+                         for place, held in places.items())
+        if said or odd is None or not ABOUT_DTYPES.search(self.message):
+            result.said = f"The operands are on several devices: {told}."
+            if odd is not None:
+                self.device_cure(odd, home)
+            return True
+        self.unsure = True
+        result.asks.append(f"The operands are on several devices too ({told}): a cast alone ends "
+                           "in the next error. Which device is meant?")
+        return False
+
+    def home_device(self, places):
+        root = self.failure.root
+        counted = {}
+        if root is not None:
+            for _, module in values.walk(root):
+                for _, tensor in values.own_tensors(module):
+                    counted[str(tensor.device)] = counted.get(str(tensor.device), 0) + 1
+        counted = {place: number for place, number in counted.items() if place in places}
+        if counted:
+            return max(counted, key=counted.get)
+        return next((place for place in places if place != "cpu"), "cpu")
+
+    def device_cure(self, odd, home):
+        if not self.failure.site.mine:
+            return
+        site, part = self.failure.site, odd.node
+        change = cure.change(site, [(part, f"{cure.source_of(site, part)}.to({home!r})")])
+        self.result.cure = change and {**change, "costs": "a copy to the other device at each "
+                                       "call; make it there once, if it does not change"}
+        self.result.sure = self.failure.root is not None
+
+    def mismatch(self, line=None):
+        failure, result = self.failure, self.result
+        if NOT_DTYPES.search(self.message) or not ABOUT_DTYPES.search(self.message):
+            return False
+        floats = [o for o in failure.operands
+                  if where.is_floating(o.dtype) or cure.is_quantised(o.dtype)]
+        if len({o.dtype for o in floats}) == 1:
+            floats = self.with_unseen(floats)
+        dtypes = {o.dtype for o in floats}
+        if len(dtypes) < 2:
+            return False
+        odd, home, known = self.odd_of(floats)
+        if odd is None:
+            result.said = (f"{failure.op} met {self.told(dtypes)}.")
+            result.asks.append(f"Which dtype is meant here: {self.told(dtypes)}? Cast the other.")
+            return True
+        result.said = (f"{failure.op} met {name_of(odd.dtype)} in `{odd.name}` beside "
+                       f"{name_of(home)}.")
+        result.case = self.matching_case(odd, dtypes)
+        self.tell(odd, home, known, line=line)
+        return True
+
+    def with_unseen(self, floats):
+        """Add the operand that no name holds, where the message names a dtype that none has.
+
+        `out[picked] = expert(x)`: the right side is gone, but the message says what it was.
+        """
+        seen = floats[0].dtype
+        named = [getattr(torch, name) for name in dtypes_in(self.message)]
+        others = [dtype for dtype in named if dtype != seen]
+        site, node = self.failure.site, self.failure.node
+        if seen not in named or len(others) != 1 or isinstance(node, ast.Pass):
+            return floats
+        held = {id(operand.node) for operand in self.failure.operands}
+        unseen = [part for _, part in where.arguments_of(node) if id(part) not in held
+                  and (isinstance(part, (ast.Call, ast.BinOp, ast.Starred)) or values.look_up(
+                      where.base_name(part) or part, site) is values.MISSING)
+                  and not origin.is_torch(values.look_up(part, site))]
+        if not unseen:
+            return floats
+        name = text(unseen[0]).replace("self.", "", 1)
+        return [*floats, where.Operand(name, None, unseen[0], others[0])]
+
+    def no_dtype(self):
+        dtypes = self.dtypes()
+        self.result.asks.append(
+            "If you think it is about dtypes, which tensor made you think so? Its dtype is what to "
+            "print next." if dtypes else "Which line of yours do you expect a tensor in?")
+        named = {getattr(torch, name) for name in dtypes_in(self.message)}
+        if dtypes and named - dtypes and ABOUT_DTYPES.search(self.message):
+            return (f"The operands in sight are {self.told(dtypes)}; the message also names "
+                    f"{self.told(named - dtypes)}. That tensor is gone: it was made inside the "
+                    "expression, or stood in for a weight while the call ran.")
+        if not dtypes:
+            return "No floating operand is in sight, and the message is not about dtypes."
+        if len(dtypes) == 1:
+            return (f"All floating operands are {self.told(dtypes)}: nothing here says that dtypes "
+                    "are the cause.")
+        return (f"The operands are {self.told(dtypes)}, but the message is about something else: "
+                "cure that first.")
+
+    # --- what all kinds share -------------------------------------------------------------
+
+    def dtypes(self):
+        return {o.dtype for o in self.failure.operands if where.is_floating(o.dtype)}
+
+    def told(self, dtypes):
+        return " and ".join(sorted(name_of(dtype) for dtype in dtypes)) or "no floats"
+
+    def odd_of(self, floats):
+        """Return (odd operand, dtype of the others, known for sure) of operands that disagree.
+
+        What belongs is what the model's parameters are; in code without a model, what the other
+        tensors of the reader's functions are. A cast of one part that can be seen is what is odd
+        where both are alike in number.
+        """
+        dtypes = [o.dtype for o in floats]
+        elements, pieces = self.household()
+        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(dtype, 0))
+                 for counted in (elements, pieces)]
+        if self.failure.root is None and torch.float64 in dtypes and \
+                torch.get_default_dtype() != torch.float64:
+            elements = {}
+        counts = sorted((elements.get(dtype, 0) for dtype in set(dtypes)), reverse=True)
+        evenly = homes[0] != homes[1] or len({pieces.get(d, 0) for d in set(dtypes)}) == 1
+        if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
+            home, known = homes[0], True
+        elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
+            home, known = next(d for d in dtypes if d != part), False
+        elif counts[0] > counts[1]:
+            home, known = homes[0], False
+        elif torch.float64 in dtypes:
+            home, known = next(d for d in dtypes if d != torch.float64), True
+        elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
+            home, known = common, False
+        elif self.failure.op.rstrip("_") in INTO:
+            home, known = dtypes[0], False
+        elif torch.get_default_dtype() in dtypes and not elements:
+            # Half was asked for by someone; the default comes unasked.
+            home, known = next(d for d in dtypes if d != torch.get_default_dtype()), False
+        else:
+            return None, None, False
+        return next((o for o in floats if o.dtype != home), None), home, known
+
+    def converted_part(self, dtypes):
+        """The one of two dtypes that the frames show a part of the model converted to, or None."""
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in origin.own_nodes(source) if source is not None else ():
+                if isinstance(node, ast.Call) and origin.cast_of(node, site) in dtypes and \
+                        isinstance(node.func, ast.Attribute):
+                    base = values.look_up(node.func.value, site)
+                    if values.is_module(base) and base is not self.failure.root:
+                        return origin.cast_of(node, site)
+        return None
+
+    def household(self):
+        """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
+        root = self.failure.root
+        root = next(self.models(), None) if root is None else root
+        elements, pieces = {}, {}
+        if root is not None:
+            tensors = {id(t): t for _, module in values.walk(root)
+                       for _, t in values.own_tensors(module, ("_parameters",))}.values()
+        else:
+            tensors = {id(t): t for site in self.sites if site.mine
+                       for name, value in site.locals.items()
+                       for _, t in values.tensors_in(value, name)}.values()
+        for tensor in tensors:
+            if tensor.dtype.is_floating_point:
+                size = where.size_of(tensor) if root is not None else 1
+                elements[tensor.dtype] = elements.get(tensor.dtype, 0) + size
+                pieces[tensor.dtype] = pieces.get(tensor.dtype, 0) + 1
+        self.result.census = census(elements, root is not None)
+        return elements, pieces
+
+    def models(self):
+        return (value for site in self.sites for value in site.locals.values()
+                if values.is_module(value))
+
+    def tell(self, odd, home, known, line=None, cure_it=True):
+        """Fill in the odd operand, its road, and the cure at its seam."""
+        name, tensor, node, dtype = odd
+        result, failure = self.result, self.failure
+        result.odd = {"name": name, "dtype": name_of(dtype)}
+        trail = origin.trace(failure, odd, line)
+        steps = self.weights_road(tensor, trail)
+        for step in steps:
+            told = self.station(step.site, step.line, step.node, step.name, dtype, step.how)
+            last = result.road[-1] if result.road else {}
+            if (last.get("file"), last.get("line")) == (told["file"], told["line"]):
+                last["how"] = last["how"] or told["how"]
+            else:
+                result.road.append(told)
+        result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
+        if not known:
+            result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
+                               f"assumed here, or {name_of(dtype)}?")
+        if self.is_into(odd) and trail.how in ("cast", "made", "attribute", "buffer") and (
+                trail.how == "cast" or any(cure.chosen(step.node) for step in trail.steps[:1]
+                                           if isinstance(step.node, ast.Call))):
+            known = False  # someone chose the dtype of what is written into
+            result.asks.append(f"Is `{name}` meant to stay {name_of(dtype)}? Then cast what is "
+                               "written into it.")
+        result.sure = known and not trail.doubts
+        if not cure_it:
+            return
+        change = None
+        if self.is_own_weight(tensor):
+            change = self.convert_module(dtype, home)
+        if change is None:
+            change = cure.along(trail, failure, node, home)
+            change = change and {**change, "costs": cure.price(dtype, home, tensor)}
+        result.cure = change
+        if change is None:
+            result.sure = False
+            result.asks.append(f"Where does your own code hand it over? Cast it there: "
+                               f".to({name_of(home)}).")
+
+    def is_into(self, odd):
+        """True for the tensor that an op writes into, or for one that autocast made to be written.
+
+        Then either side may be the one to change: no census of a model decides that.
+        """
+        op, first = self.failure.op, self.failure.operands[0]
+        if not odd.dtype.is_floating_point or odd.dtype == torch.float64:
+            return False
+        if op.rstrip("_") in INTO and odd.tensor is None:
+            return True
+        return (op.rstrip("_") in INTO or op.endswith("_")) and odd.name == first.name
+
+    def weights_road(self, tensor, trail):
+        """The stations of a Trail; for a parameter, first the line that made or converted it."""
+        if trail.how != "parameter":
+            return trail.steps
+        holder = tensor if self.is_own_weight(tensor) else trail.held
+        made = self.made(holder, trail.dtype) if holder is not None else None
+        if made is None:
+            return trail.steps
+        site, node = made
+        return [origin.Step(site, node.lineno, node, text(node), "parameter"), *trail.steps]
+
+    def made(self, parameter, dtype):
+        """The (Site, node) in the frames that gave a module's parameter its dtype, or None.
+
+        A conversion of a module that holds it; else, for the default dtype, the line that made the
+        smallest such module.
+        """
+        converted, created = [], []
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in origin.own_nodes(source) if source is not None else ():
+                if not hasattr(node, "lineno") or node.lineno > site.line:
+                    continue
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    size = self.holds(values.look_up(node.func.value, site), parameter)
+                    if size is None and isinstance(node.func.value, ast.Call):
+                        size = self.holds(self.assigned(node, source, site), parameter)
+                    if size is not None and origin.cast_of(node, site) == dtype:
+                        converted.append((site, node))
+                    elif size is not None and node.func.attr in ("append", "add_module",
+                                                                 "register_parameter"):
+                        created.append((size, site, node.args[-1] if node.args else node))
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    held = values.look_up(node.targets[0], site)
+                    size = self.holds(held, parameter)
+                    if size is not None and held is not self.failure.root:
+                        created.append((size, site, node.value))
+        if converted:
+            return converted[-1]
+        if created and dtype == torch.get_default_dtype():
+            return min(created, key=lambda found: found[0])[1:]
+        return None
+
+    def assigned(self, call, source, site):
+        """What `model = Net().half()` bound, where `call` is the right side."""
+        return next((values.look_up(node.targets[0], site) for node in origin.own_nodes(source)
+                     if isinstance(node, ast.Assign) and node.value is call), None)
+
+    def holds(self, module, parameter):
+        """How many modules are in one that holds a parameter; None if it does not."""
+        if not values.is_module(module):
+            return None
+        size, found = 0, False
+        for _, part in values.walk(module):
+            size += 1
+            found = found or any(held is parameter for _, held in values.own_tensors(part))
+        return size if found else None
+
+    def is_own_weight(self, tensor):
+        module = self.failure.module
+        return module is not None and any(
+            held is tensor for _, held in values.own_tensors(module))
+
+    def convert_module(self, dtype, home):
+        """Before the reader's line that calls the model: the part left behind, converted."""
+        failure = self.failure
+        for site in self.sites:
+            named = next((name for name, value in site.locals.items()
+                          if value is failure.root and name.isidentifier()), None)
+            if not site.mine or named is None:
+                continue
+            left = [(path, tensor) for path, module in values.walk(failure.root)
+                    for _, tensor in values.own_tensors(module) if tensor.dtype == dtype]
+            part = common(path for path, _ in left)
+            mine = cure_line(site, site.line)
+            change = mine and cure.change(
+                site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
+            count = sum(where.size_of(tensor) for _, tensor in left)
+            return change and {**change, "costs": f"{count:,} weights become {name_of(home)} for "
+                               "good; do it before the optimizer is made, or it updates the old "
+                               "ones"}
+        return None
+
+    def users_line(self):
+        """The innermost Site of the reader's own code, and its line; None without one."""
+        for site in reversed(self.sites):
+            if site.mine and not where.is_machinery(site):
+                return site, site.line
+        return None
+
+    def matching_case(self, odd, dtypes):
+        op = self.failure.op
+        if not any(is_low(dtype) for dtype in dtypes):
+            return None
+        if op in FUSED:
+            return "encoder_bf16"
+        if op in WEIGHTED or self.is_own_weight(odd.tensor):
+            return "llama_vision"
+        if op in ACTIVATIONS:
+            return "chatglm_prefix"
+        return None
+
+    def station(self, site, line, node, name, dtype, how):
+        return {"file": frames.show_file(site.filename), "line": line,
+                "code": line_text(site, line), "name": cut(name, 80),
+                "dtype": name_of(dtype), "how": how}
+
+    def say_autocast(self):
+        failure, result = self.failure, self.result
+        if failure is None:
+            return
+        around = autocast_around(failure.site, failure.site.line)
+        device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
+                      "cpu")
+        if around is None:
+            result.autocast = ("No autocast block is seen around these lines. One that is switched "
+                               "on otherwise, as by a trainer, does not show in a traceback.")
+            return
+        at = f"{frames.show_file(around['site'].filename)}:{around['line']}"
+        if around["enabled"] is False:
+            result.autocast = f"Switched off here, by the block at {at}."
+        elif around["device"] not in (None, device):
+            result.autocast = (f"The block at {at} is for {around['device']}; these tensors are on "
+                               f"{device}, where it does nothing.")
+        else:
+            dtype = name_of(around["dtype"]) if around["dtype"] else "a dtype that cannot be read"
+            unsure = "" if around["enabled"] else ", if it is switched on"
+            result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
+
+
+def census(counted, model):
+    """What a model's parameters are, or the tensors in sight, in words."""
+    if not counted:
+        return ""
+    whole = sum(counted.values())
+    if not model:
+        return "Tensors in the functions of this traceback: " + ", ".join(
+            f"{number} {name_of(dtype)}" for dtype, number in counted.items()) + "."
+    parts = [f"{100 * number / whole:.0f} % {name_of(dtype)}"
+             for dtype, number in sorted(counted.items(), key=lambda pair: -pair[1])]
+    return f"The model's {whole:,} parameters: {', '.join(parts)}."
+
+
+def device_of(operand):
+    return str(operand.tensor.device) if operand.tensor is not None else ""
+
+
+def is_low(dtype):
+    return dtype in (torch.float16, torch.bfloat16)
+
+
+def is_number(node, site):
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand, site)
+    value = values.look_up(node, site)
+    if isinstance(node, ast.Call):
+        return text(node.func) == "float"
+    return type(value) in (int, float) and not isinstance(node, ast.Constant) or isinstance(
+        node, ast.Constant) and type(node.value) is float or type(value) is int and abs(value) > 1e4
+
+
+def line_text(site, line):
+    return cut(linecache.getline(site.filename, line).strip())
+
+
+def cut(text, longest=200):
+    """A text for one line; of a longer one its beginning."""
+    return text if len(text) <= longest else text[:longest].rstrip() + " …"
+
+
+def cure_line(site, line):
+    """(node, its own text) of the statement at a line: something to put a line before."""
+    source = frames.scope(site)
+    start = statement_line(site, line)
+    for node in origin.own_nodes(source) if source is not None else ():
+        if isinstance(node, ast.stmt) and node.lineno == start:
+            return whole_line(site, start)
+    return None
+
+
+def whole_line(site, line):
+    kept = linecache.getline(site.filename, line).rstrip("\n")
+    node = ast.Pass(lineno=line, end_lineno=line, col_offset=0,
+                    end_col_offset=len(kept.encode()))
+    return node, kept
+
+
+def common(paths):
+    """The path of the part that holds all of these."""
+    parts = [path.split(".") if path else [] for path in paths]
+    found = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        found.append(level[0])
+    return ".".join(found)
+
+
+def python_path(root, path):
+    """'1.inner' of model as Python: model[1].inner."""
+    found = root
+    for part in path.split(".") if path else ():
+        found += f"[{part}]" if part.isdigit() else f".{part}"
+    return found

@@ -1,0 +1,454 @@
+"""What a name stood for, and of which dtype, at a line of a program that has gone on since.
+
+A frame keeps its last values only. A value is trusted if its name was not bound again; else the
+source is followed: the last binding before the line, what its call makes, the caller's argument.
+"""
+
+import ast
+import types
+
+import torch
+
+from cases.lab import frames, values, where
+from cases.lab.autocast import LOWERED, autocast_around
+from cases.lab.calls import (
+    CREATES,
+    INTEGERS,
+    JOINS,
+    KEEPS,
+    LIKE,
+    cast_of,
+    dtype_value,
+    is_fraction,
+    keyword_of,
+    receiver_of,
+)
+from cases.lab.functions import Function
+from cases.lab.source import (
+    Binding,
+    bindings,
+    bound_in,
+    branch,
+    entry_of,
+    excluded,
+    in_one_loop,
+    is_bound,
+    is_handed_on,
+    is_rebound,
+    leaves,
+    parameters,
+    positional,
+    starts_line,
+    statement_line,
+    text,
+)
+from cases.lab.values import MISSING, is_a, is_numpy, is_torch, module_name
+
+DEPTH = 12  # how deep a question goes
+
+
+class Past:
+    """Questions about a line that is over. dtype: the one that is looked for.
+
+    doubts: sentences about choices that the source leaves open.
+    """
+
+    def __init__(self, dtype):
+        self.dtype, self.doubts = dtype, []
+
+    def is_number(self, node, site, line):
+        """True for a plain number of Python's, or a shape: what gives a result no dtype."""
+        if isinstance(node, ast.Call):
+            owner = values.look_up(node.func, site)
+            known = is_a(owner, (type, types.BuiltinFunctionType))
+            return known and (owner in (len, int, float, abs, round, max, min)
+                              or module_name(owner) == "math") or isinstance(
+                node.func, ast.Attribute) and node.func.attr in ("size", "dim", "numel", "item")
+        if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "device", "dtype"):
+            return True
+        if isinstance(node, ast.Subscript) and self.is_number(node.value, site, line):
+            return True
+        if isinstance(node, (ast.Tuple, ast.List, ast.BinOp, ast.UnaryOp)):
+            return all(self.is_number(part, site, line) for part in leaves(node))
+        return type(self.value_at(node, site, line)) in (int, float, bool, str, type(None),
+                                                          torch.Size)
+
+    def is_scalar(self, node, site, line):
+        value = self.value_at(node, site, line)
+        return values.is_tensor(value) and value.dim() == 0
+
+    def is_bound(self, source, site):
+        """1 if the call handed over one argument less than was received: `self`, of a method."""
+        caller, call, _ = self.call_of(site)
+        if call is None:
+            return is_bound(source)
+        rest = source.args.vararg and site.locals.get(source.args.vararg.arg)
+        if isinstance(site, Function) and not isinstance(caller, Function):
+            return int(site.bound)
+        passed = [values.look_up(part.value, caller) if isinstance(part, ast.Starred) else (None,)
+                  for part in call.args]
+        if is_a(rest, tuple) and not positional(source) and all(
+                is_a(part, tuple) for part in passed):
+            return min(max(len(rest) - sum(map(len, passed)), 0), 1)
+        if is_a(values.look_up(call.func, caller), types.FunctionType):
+            return 0
+        return is_bound(source)
+
+    def call_of(self, site):
+        """Return (Site, call node, line) of the call that led to `site`; the node may be None."""
+        if isinstance(site, Function):
+            return (site.parent, *(site.call or (None, None)))
+        caller = site.parent
+        if caller is None:
+            return None, None, None
+        node = frames.working(caller)
+        line = statement_line(caller, caller.line)
+        if site.code is not None and site.code.co_flags & 0x20:  # a generator: who made it?
+            node = self.maker(node, caller, line)
+        if isinstance(node, ast.Call):
+            node = self.lazy(node, site, caller, line)
+        if site.code is not None and site.code.co_flags & 0x280:  # a coroutine
+            called = values.look_up(node.func, caller) if isinstance(node, ast.Call) else None
+            if not is_a(called, types.FunctionType) or called.__code__ is not site.code:
+                node = None
+        return caller, node if isinstance(node, ast.Call) else None, line
+
+    def maker(self, node, caller, line):
+        """The call that made a generator which `node` resumes: next(g), for … in g."""
+        if isinstance(node, ast.Call) and text(node.func) == "next" and node.args:
+            node = node.args[0]
+        if node is None or not isinstance(node, (ast.Name, ast.Call)):
+            loops = [n for n in ast.walk(frames.scope(caller) or ast.Pass())
+                     if isinstance(n, (ast.For, ast.comprehension))
+                     and n.iter.lineno == caller.line]
+            node = loops[-1].iter if loops else node
+        if isinstance(node, ast.Call) and text(node.func) in ("enumerate", "iter", "list") and \
+                node.args:
+            node = node.args[0]
+        if isinstance(node, ast.Name):
+            binding = self.binding(node.id, caller, line)
+            node = binding.node if binding and binding.kind == "value" else None
+        return node
+
+    def lazy(self, node, site, caller, line):
+        """The call of f in `map(f, xs)`, which runs when a list or a loop asks for it."""
+        while isinstance(node, ast.Call) and text(node.func) in ("list", "tuple", "next", "sum",
+                                                                 "max", "min", "sorted", "dict"):
+            node = node.args[0] if node.args else None
+            if isinstance(node, ast.Name):
+                bound = self.quiet_binding(node.id, caller, line)
+                node = bound.node if bound and bound.kind == "value" else None
+        if isinstance(node, ast.Call) and text(node.func) == "map" and len(node.args) > 1:
+            return ast.copy_location(ast.Call(
+                node.args[0], [entry_of(part) for part in node.args[1:]], []), node)
+        return node
+
+    def function_of(self, node, site, line):
+        """Return (function, owner or MISSING) of a call into Python source of the reader's own."""
+        callee = values.look_up(node.func, site)
+        if callee is MISSING and isinstance(node.func, ast.Attribute):
+            owner = self.value_at(node.func.value, site, line)
+            callee = values.attribute(owner, node.func.attr)
+        if is_a(callee, types.MethodType):
+            function, owner = callee.__func__, callee.__self__
+        else:
+            function, owner = callee, MISSING
+        if not is_a(function, types.FunctionType) or is_torch(function):
+            return None, MISSING
+        return function, owner
+
+    def enter(self, function, owner, node, site, line):
+        """Return the Function that a call went into, and the ends it may have come to."""
+        inside = Function(function, owner, site, (node, line))
+        source = frames.scope(inside)
+        if source is None:
+            return inside, []
+        names = positional(source)[inside.bound:]
+        if not any(isinstance(part, ast.Starred) for part in node.args):
+            for name, part in [*zip(names, node.args, strict=False),
+                               *((k.arg, k.value) for k in node.keywords if k.arg in names)]:
+                value = self.value_at(part, site, line)
+                if value is not MISSING:
+                    inside.locals[name] = value
+        ends = inside.ends()
+        return inside, [end for end in ends
+                        if self.reached(source, end[1], inside, end[1])] or ends
+
+    def depth(self, site):
+        count = 0
+        while site is not None:
+            count += isinstance(site, Function)
+            site = site.parent
+        return count
+
+    def loop_member(self, node, site, line):
+        """`for layer in self.layers: x = layer(x)`: the last layer made the last x."""
+        if isinstance(node, ast.Name) and (bound := self.binding(node.id, site, line)):
+            if bound.kind == "for":
+                over = values.look_up(bound.node, site)
+                members = list(values.held(over, "_modules").values()) \
+                    if values.is_module(over) else []
+                return members[-1] if members else MISSING
+        return MISSING
+
+    def autocasts(self, site, line, called):
+        """True if an autocast block around the line makes results of the odd dtype."""
+        if called.lower() not in LOWERED:
+            return False
+        region = autocast_around(site, line)
+        return bool(region and region["enabled"] and region["dtype"] == self.dtype)
+
+    def from_numpy(self, node, site, line):
+        """True for a tensor that is made of a NumPy array, and takes its dtype."""
+        if where.operation(node) == "from_numpy":
+            return True
+        if not node.args or keyword_of(node, "dtype") is not None:
+            return False
+        return self.numpy_made(node.args[0], site, line) is not None
+
+    def numpy_made(self, node, site, line, depth=0):
+        """The NumPy value, or the node that made it, that an expression is about; or None."""
+        for _ in range(DEPTH if depth < DEPTH else 0):
+            value = self.value_at(node, site, line)
+            if is_numpy(value):
+                return value
+            if isinstance(node, (ast.Subscript, ast.Attribute, ast.Starred)):
+                node = node.value
+            elif isinstance(node, ast.BinOp):
+                left = self.numpy_made(node.left, site, line, depth + 1)
+                if left is not None:
+                    return left
+                node = node.right
+            elif isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+                node = node.elt
+            elif isinstance(node, ast.Call):
+                if is_numpy(values.look_up(node.func, site)):
+                    return node
+                function, owner = self.function_of(node, site, line)
+                if function is not None:
+                    site = Function(function, owner, site, (node, line))
+                    ends = site.ends()
+                    if not ends:
+                        return None
+                    node, line = ends[-1]
+                    continue
+                if not isinstance(node.func, ast.Attribute):
+                    return None
+                node = node.func.value
+            elif isinstance(node, ast.Name):
+                bound = self.quiet_binding(node.id, site, line)
+                if bound is None or bound.kind not in ("value", "for"):
+                    return None
+                node, line = bound.node, bound.line
+            else:
+                return None
+        return None
+
+    def binding(self, name, site, line):
+        """Return the last Binding of a name before `line`, or None."""
+        source = frames.scope(site)
+        if source is None:
+            return None
+        now = branch(source, line)
+        found = [b for b in bindings(source, name) if (b.line < line or b.inner)
+                 and not excluded(branch(source, b.line), now)
+                 and self.reached(source, b.line, site, line)]
+        if found:
+            return self.last_of(found, source, name, site, line)
+        if name in parameters(source):
+            return Binding("argument", source, starts_line(source))
+        later = [b for b in bindings(source, name) if in_one_loop(source, b.line, line)]
+        return later[-1] if later else None
+
+    def last_of(self, found, source, name, site, line):
+        """The Binding that counts: the last, unless it stands in a branch and another fits."""
+        now = branch(source, line)
+        last = found[-1]
+        surely = [b for b in found if set(branch(source, b.line)) <= set(now)]
+        if last in surely or len(found) == 1 and name not in parameters(source):
+            return last
+        options = [b for b in found if not surely or b.line >= surely[-1].line]
+        if not surely and name in parameters(source):
+            options.insert(0, Binding("argument", source, starts_line(source)))
+        known = [(b, self.dtype_at(b.node, site, b.line) if b.kind == "value" else None)
+                 for b in options]
+        fitting = [b for b, dtype in known if dtype == self.dtype]
+        if fitting and (len(fitting) == 1 or is_handed_on(fitting[-1], name)):
+            return fitting[-1]
+        possible = [b for b, dtype in known if dtype is None]
+        possible = fitting or [b for b in possible if not is_handed_on(b, name)] or possible
+        if len(possible) != 1:
+            self.doubt(f"`{name}` is bound in a branch before line {line} of "
+                       f"{frames.show_file(site.filename)}, which may not have been taken")
+        return (possible or options)[-1]
+
+    def reached(self, source, line, site, now):
+        """False if the line stands under a condition that is known not to hold."""
+        for node, side in branch(source, line):
+            if isinstance(node, ast.If):
+                truth = self.truth(node.test, site, now)
+                if truth is not None and truth != (side == "body"):
+                    return False
+        return True
+
+    def truth(self, test, site, line):
+        """Whether a test holds: of a plain bool, of None, of `not`; None where it is not known."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.truth(test.operand, site, line)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(
+                test.ops[0], (ast.Is, ast.IsNot)) and getattr(
+                test.comparators[0], "value", MISSING) is None:
+            value = self.value_at(test.left, site, line)
+            if value is MISSING or isinstance(test.left, ast.Name) and not isinstance(
+                    site, Function) and is_rebound(frames.scope(site), test.left.id):
+                return None
+            return (value is None) == isinstance(test.ops[0], ast.Is)
+        value = self.value_at(test, site, line)
+        return value if type(value) is bool else None
+
+    def value_at(self, node, site, line):
+        """What a node stood for at `line`; MISSING if its names were bound anew since."""
+        source = frames.scope(site)
+        # A frame knows what its names came to be; a function that is over, its arguments.
+        first, last = (0, line) if isinstance(site, Function) else (line, site.line)
+        if source is not None and any(first <= b.line < last for name in bound_in(source, node)
+                                      for b in bindings(source, name)):
+            return MISSING
+        return values.look_up(node, site)
+
+    def dtype_at(self, node, site, line, depth=0):
+        """Return the dtype of a tensor that a node stood for at `line`, or None if not known."""
+        if depth > DEPTH:
+            return None
+        value = self.value_at(node, site, line)
+        if values.is_tensor(value):
+            with torch._C.DisableTorchFunction():
+                return value.dtype
+        deeper = depth + 1
+        if isinstance(node, ast.Name):
+            bound = self.quiet_binding(node.id, site, line)
+            if bound and bound.kind in ("value", "same"):
+                inner = node if bound.kind == "same" else bound.node
+                return self.dtype_at(inner, site, bound.line, deeper)
+            if bound and bound.kind == "argument":
+                return self.argument_dtype(node.id, site, deeper)
+            return None
+        if isinstance(node, (ast.Subscript, ast.UnaryOp, ast.NamedExpr, ast.Starred)):
+            inner = node.operand if isinstance(node, ast.UnaryOp) else node.value
+            return self.dtype_at(inner, site, line, deeper)
+        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data"):
+            return self.dtype_at(node.value, site, line, deeper)
+        if isinstance(node, ast.BinOp):
+            return self.promoted((node.left, node.right), site, line, deeper)
+        if isinstance(node, ast.IfExp):
+            both = {self.dtype_at(part, site, line, deeper) for part in (node.body, node.orelse)}
+            return both.pop() if len(both) == 1 else None
+        if isinstance(node, ast.Compare):
+            return torch.bool
+        if isinstance(node, ast.Call):
+            return self.dtype_of_call(node, site, line, deeper)
+        return None
+
+    def promoted(self, nodes, site, line, depth):
+        """The dtype of a result of these operands; None if one of them is not known."""
+        result = None
+        for node in nodes:
+            if self.is_number(node, site, line):
+                continue
+            dtype = self.dtype_at(node, site, line, depth)
+            if dtype is None:
+                return None
+            result = dtype if result is None else torch.promote_types(result, dtype)
+        return result
+
+    def argument_dtype(self, name, site, depth):
+        """dtype of what a function was given under a plain name, where it has bound it anew."""
+        source = frames.scope(site)
+        caller, call, line = self.call_of(site)
+        if call is None or name not in positional(source):
+            return None
+        place = positional(source).index(name) - self.is_bound(source, site)
+        if 0 <= place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+            return self.dtype_at(call.args[place], caller, line, depth)
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return self.dtype_at(keyword.value, caller, line, depth)
+        return None
+
+    def dtype_of_call(self, node, site, line, depth):
+        target = cast_of(node, site)
+        if target is not None:
+            return None if target is MISSING else target
+        called = where.operation(node)
+        receiver = receiver_of(node, site)
+        callee = values.look_up(node.func, site)
+        if values.is_module(callee):
+            dtypes = where.parameters_of(callee)
+            region = autocast_around(site, line)
+            if region and region["enabled"] and dtypes and \
+                    type(callee).__name__.lower() in LOWERED:
+                return region["dtype"]
+            if is_torch(type(callee)) and len(dtypes) == 1:
+                return next(iter(dtypes))
+            if not dtypes and is_torch(type(callee)) and node.args:
+                return self.dtype_at(node.args[0], site, line, depth)
+            function = values.attribute(callee, "forward")
+            if not is_torch(type(callee)) and is_a(function, types.MethodType):
+                return self.dtype_of_ends(function.__func__, callee, node, site, line, depth)
+            return None
+        function, owner = self.function_of(node, site, line)
+        if function is not None:
+            return self.dtype_of_ends(function, owner, node, site, line, depth)
+        if called in LIKE:
+            like = receiver if called.startswith("new_") else (node.args or [None])[0]
+            return self.dtype_at(like, site, line, depth) if like is not None else None
+        if called in CREATES and (is_torch(callee) or callee is MISSING):
+            return self.dtype_of_new(node, called, site, line)
+        if called in KEEPS and receiver is not None:
+            return self.dtype_at(receiver, site, line, depth)
+        if is_torch(callee) or called in KEEPS:
+            region = autocast_around(site, line)
+            if region and region["enabled"] and called in LOWERED:
+                return region["dtype"]
+            parts = node.args
+            if called in JOINS and parts and isinstance(parts[0], (ast.List, ast.Tuple)):
+                parts = parts[0].elts
+            return self.promoted(parts, site, line, depth)
+        return None
+
+    def dtype_of_ends(self, function, owner, node, site, line, depth):
+        if self.depth(site) > DEPTH:
+            return None
+        inside, ends = self.enter(function, owner, node, site, line)
+        found = {self.dtype_at(end, inside, at, depth) for end, at in ends}
+        return found.pop() if len(found) == 1 else None
+
+    def dtype_of_new(self, node, called, site, line):
+        if (given := keyword_of(node, "dtype")) is not None:
+            found = dtype_value(given, site)
+            return found if is_a(found, torch.dtype) else None
+        if called in INTEGERS:
+            return torch.int64
+        if self.from_numpy(node, site, line):
+            value = self.numpy_made(node.args[0], site, line)
+            if is_numpy(value):
+                return getattr(torch, str(getattr(value, "dtype", "")), None)
+            return torch.float64 if value is not None and is_fraction(node.args[0], value) else None
+        if called in ("tensor", "as_tensor", "full", "arange"):
+            numbers = [n.value for part in node.args[called == "full":] for n in ast.walk(part)
+                       if isinstance(n, ast.Constant)]
+            if not any(isinstance(number, float) for number in numbers):
+                return None if called != "arange" or not numbers else torch.int64
+        return torch.get_default_dtype()
+
+    def quiet_binding(self, name, site, line):
+        """A binding asked for on the way: doubts about it are none about the road."""
+        before = list(self.trail.doubts)
+        found = self.binding(name, site, line)
+        self.trail.doubts[:] = before
+        return found
+
+    def doubt(self, sentence):
+        if sentence not in self.trail.doubts:
+            self.trail.doubts.append(sentence)
