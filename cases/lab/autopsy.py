@@ -140,4 +140,8 @@ def autopsy(error):
 
 
 def shortened(message):
-    return message if len(message) <= LONGEST else message[:LONGEST].rstrip() + " …"
+    """A message for one look; of a long one, as a worker's, its first line and its last."""
+    if len(message) <= LONGEST:
+        return message
+    first, *_, last = message.splitlines() * 2
+    return f"{first[:LONGEST].rstrip()} … {last[:LONGEST] if last != first else ''}".rstrip()

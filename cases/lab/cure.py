@@ -163,6 +163,9 @@ def piece_of(step, node, name):
         return None
     if isinstance(node, ast.Call):
         parts = [part for part in all_parts(node) if text(part) == name]
+        if any(values.look_up(part, step.site) is not values.MISSING and not values.is_tensor(
+                values.look_up(part, step.site)) for part in parts):
+            return None  # an object that held the tensor
         called = values.look_up(node.func, step.site)
         if step.how in ("parameter", "cast", "made") or values.is_module(called) and not parts:
             return node

@@ -33,6 +33,7 @@ from cases.lab.source import (
     entry_name,
     entry_of,
     is_kwarg,
+    leaves,
     names_in,
     own_nodes,
     parameters,
@@ -128,7 +129,7 @@ class Tracker(Past):
         if isinstance(node, ast.Call):
             return self.back_call(node, site, line, pick)
         if isinstance(node, ast.BinOp):
-            return self.back_operands([node.left, node.right], node, site, line)
+            return self.back_operands(leaves(node), node, site, line)
         if isinstance(node, ast.UnaryOp):
             return node.operand, site, line, pick
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
@@ -146,18 +147,16 @@ class Tracker(Past):
             value = values.item(value, key)
         if not values.is_tensor(value):
             return None
-        outer, found = site.parent, None
+        outer = site.parent
         while outer is not None:
             name = next((name for name, held in outer.locals.items()
                          if held is value and name.isidentifier()), None) if outer.mine else None
-            found = (name, outer) if name is not None else found
+            if name is not None:
+                at = statement_line(outer, outer.line)
+                self.add(outer, at, frames.working(outer) or ast.Name(name), name)
+                return ast.Name(name, ast.Load()), outer, at, ()
             outer = outer.parent
-        if found is None:
-            return None
-        name, outer = found
-        at = statement_line(outer, outer.line)
-        self.add(outer, at, frames.working(outer) or ast.Name(name), name)
-        return ast.Name(name, ast.Load()), outer, at, ()
+        return None
 
     def back_literal(self, node, site, line, pick):
         if pick and isinstance(node, ast.Dict):
@@ -548,6 +547,8 @@ class Tracker(Past):
                                        else (ANY, *pick))
             if inner is not None:
                 return inner
+        if pick[:1] == (ANY,) and is_a(callee, type) and is_torch(callee):
+            return self.end("loader", node, site, line)  # a DataLoader that is made on the spot
         if called in ("tuple", "list") and pick and node.args:
             return node.args[0], site, line, pick
         if values.is_module(callee):

@@ -340,7 +340,7 @@ class Past:
         if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data"):
             return self.dtype_at(node.value, site, line, deeper)
         if isinstance(node, ast.BinOp):
-            return self.promoted((node.left, node.right), site, line, deeper)
+            return self.promoted(leaves(node), site, line, deeper)
         if isinstance(node, ast.IfExp):
             both = {self.dtype_at(part, site, line, deeper) for part in (node.body, node.orelse)}
             return both.pop() if len(both) == 1 else None

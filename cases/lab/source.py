@@ -27,8 +27,8 @@ def leaves(node):
     while waiting:
         part = waiting.pop()
         if isinstance(part, (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List)):
-            waiting += [child for child in ast.iter_child_nodes(part)
-                        if isinstance(child, ast.expr)]
+            waiting += reversed([child for child in ast.iter_child_nodes(part)
+                                 if isinstance(child, ast.expr)])
         else:
             found.append(part)
     return found
