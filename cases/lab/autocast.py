@@ -49,7 +49,12 @@ def region(node, site):
         return None
     kind = values.look_up(node.func, site)
     if is_a(kind, types.FunctionType) and not is_torch(kind):  # a helper that returns one
+        kind = values.stored(kind).get("__wrapped__", kind)  # a context manager made of a generator
         inside = Function(kind, MISSING, site, (node, node.lineno))
+        if kind.__code__.co_flags & 0x20:
+            return next((found for part in own_nodes(frames.scope(inside) or ast.Pass())
+                         if isinstance(part, ast.With) for item in part.items
+                         if (found := region(item.context_expr, inside))), None)
         return region(inside.ends()[-1][0], inside) if inside.ends() else None
     if not (is_a(kind, type) and torch.autocast in mro(kind)):
         return None

@@ -18,6 +18,7 @@ import torch
 
 from cases.lab import values
 from cases.lab.diagnosis import Reader, message_of
+from cases.lab.explain import notebook
 
 LONGEST = 500  # characters of a message that are shown
 
@@ -57,60 +58,70 @@ class Autopsy:
         keys = "error where odd road cure case sure said autocast asks".split()
         return {key: getattr(self, key) for key in keys}
 
-    def blocks(self):
-        """What to show, as [(heading, [line, ...], is code)]."""
-        found = [(f"{self.error['type']}: {self.error['message']}", [self.said], False)]
+    def rows(self):
+        """What to show under the error, as [(name, [line, ...], is code)]: the cure first."""
+        found = [("what", [self.said], False)]
+        if self.cure:
+            likely = "cure" if self.sure else "likely cure"
+            found.append((f"{likely}, {self.cure['at']}", self.cure["code"].splitlines(), True))
+            found.append(("costs", [self.cure["costs"]], False))
+        if not self.sure and self.asks:
+            found.append(("not sure", self.asks, False))
         if self.where:
-            module = self.where["module"]
-            place = {None: "no module", "": "the model itself"}.get(module, module)
-            found.append((f"Where: {place}, {self.where['op']}", [
-                f"{o['name']}: {o['dtype']} {shape_text(o['shape'])}, {o['device']}"
-                + (f", {o['layout']}" if o.get("layout") else "")
-                + ("  ← odd" if self.odd and o["name"] == self.odd["name"] else "")
-                for o in self.where["operands"]], False))
-        if self.odd and self.census:
-            found.append((f"Odd one out: {self.odd['name']}, {self.odd['dtype']}",
-                          [self.census], False))
+            module = {None: "no module", "": "the model itself"}.get(
+                self.where["module"], self.where["module"])
+            found.append(("where", [f"{module}: {self.where['op']}"], False))
+            if self.where["operands"]:
+                found.append(("operands", [self.operand(o) for o in self.where["operands"]], False))
+        if self.odd:
+            found.append(("odd", [f"{self.odd['name']}, {self.odd['dtype']}", self.census], False))
         if self.road:
             width = max(len(f"{s['file']}:{s['line']}") for s in self.road)
-            found.append((f"Road of {self.road[0]['dtype']}, from where it came in", [
+            found.append((f"road of {self.road[0]['dtype']}", [
                 f"{s['file'] + ':' + str(s['line']):{width}}  {s['code']}"
                 + (f"   ({s['how']})" if s["how"] else "") for s in self.road], True))
         if self.autocast:
-            found.append(("Autocast", [self.autocast], False))
-        if self.cure:
-            found.append((f"Cure, at {self.cure['at']}",
-                          self.cure["code"].splitlines(), True))
-            found.append(("Costs", [self.cure["costs"]], False))
+            found.append(("autocast", [self.autocast], False))
         if self.case:
-            from cases.lab.explain import notebook
+            told = f"case {self.case}, notebooks/{notebook(self.case)}"
+            found.append(("of this kind", [told], False))
+        return [(name, [line for line in lines if line], code) for name, lines, code in found]
 
-            found.append(("The same failure, run and measured",
-                          [f"case {self.case}, notebooks/{notebook(self.case)}"], False))
-        if not self.sure and self.asks:
-            found.append(("Not sure", self.asks, False))
-        return found
+    def operand(self, told):
+        shape = "×".join("ragged" if length == -1 else str(length) for length in told["shape"]) \
+            if told["shape"] is not None else "not in sight"
+        parts = [f"{told['name']}: {told['dtype']}", shape or "scalar", told["device"],
+                 told.get("layout")]
+        odd = " ← odd" if self.odd and told["name"] == self.odd["name"] else ""
+        return ", ".join(part for part in parts if part) + odd
+
+    @property
+    def heading(self):
+        return f"{self.error['type']}: {self.error['message']}"
 
     def text(self):
         """Plain text; the HTML says the same."""
-        return "\n\n".join("\n".join([heading, *(f"  {line}" for line in lines if line)])
-                           for heading, lines, _ in self.blocks())
+        parts = [self.heading]
+        for name, lines, code in self.rows():
+            if code or len(lines) > 1:
+                parts += [f"  {name}:", *(f"    {line}" for line in lines)]
+            else:
+                parts.append(f"  {name}: {lines[0] if lines else ''}")
+        return "\n".join(parts)
 
     __str__ = __repr__ = text
 
     def _repr_html_(self):
-        found = []
-        for heading, lines, code in self.blocks():
-            found.append(f"<h4>{html.escape(heading)}</h4>")
-            if code:
-                found.append(f"<pre>{html.escape(chr(10).join(lines))}</pre>")
-            else:
-                found.append("".join(f"<div>{html.escape(line)}</div>" for line in lines if line))
-        return "".join(found)
-
-
-def shape_text(shape):
-    return "×".join("ragged" if length == -1 else str(length) for length in shape) or "scalar"
+        # Inline, for Jupyter sets text flush right and strips style sheets from untrusted pages.
+        left = 'style="text-align:left;vertical-align:top"'
+        body = ""
+        for name, lines, code in self.rows():
+            shown = [html.escape(line) for line in lines]
+            inside = "<pre>" + "\n".join(shown) + "</pre>" if code else "<br>".join(shown)
+            head = f"<th scope=row {left}>{html.escape(name)}:</th>"
+            body += f"<tr>{head}<td {left}>{inside}</td></tr>"
+        return (f'<table class="ht-answer"><caption {left}><strong>{html.escape(self.heading)}'
+                f"</strong></caption><tbody>{body}</tbody></table>")
 
 
 def autopsy(error):

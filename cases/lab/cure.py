@@ -123,6 +123,8 @@ def along(trail, failure, odd, home, whole=False):
         return change(entry.site, [(node, cast(entry.site, node, home))])
     if whole and first and trail.how == "cast" and isinstance(node, ast.Call):
         return change(entry.site, [(node, recast(entry.site, node, home))])
+    if first and trail.how == "made" and isinstance(node, ast.BinOp):
+        return change(entry.site, [(node, cast(entry.site, node, home))])
     if first and trail.how == "parameter" and isinstance(node, ast.Call):
         return change(entry.site, [(node, cast(entry.site, node, home))])
     is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not values.is_module(
@@ -191,17 +193,13 @@ def all_parts(node):
         yield node.func.value
 
 
-def price(dtype, home, tensor=None):
-    """What a cast of a tensor costs, in words."""
-    size = ""
-    if tensor is not None:
-        count = where.size_of(tensor)
-        item = torch.finfo(home).bits // 8 if home.is_floating_point else 8
-        size = f" of {count * item:,} bytes" if count else ""
+def price(dtype, home, made=False):
+    """What a cast costs, in words; or that a tensor is made in another dtype at once."""
+    if made and home.is_floating_point:
+        return f"its numbers have {DIGITS.get(home, 'other digits')}; random ones are others"
     if not home.is_floating_point:
-        return f"a copy{size}; a fraction is cut off, so check that there are none"
-    if dtype is not None and dtype.is_floating_point and \
-            torch.finfo(dtype).bits > torch.finfo(home).bits or dtype == torch.float16 != home \
-            and home == torch.bfloat16:
-        return f"one rounding to {name_of(home)} ({DIGITS.get(home, '')}) and a copy{size}"
-    return f"a copy{size}, in {name_of(home)}; nothing is rounded"
+        return "a copy; a fraction is cut off, so check that there are none"
+    if dtype.is_floating_point and (torch.finfo(dtype).bits > torch.finfo(home).bits
+                                    or (dtype, home) == (torch.float16, torch.bfloat16)):
+        return f"a copy, and one rounding to {name_of(home)} ({DIGITS.get(home, '')})"
+    return f"a copy in {name_of(home)}; nothing is rounded"

@@ -10,17 +10,28 @@ from cases.lab import compiled, cure, elsewhere, frames, origin, values, where
 from cases.lab.autocast import autocast_around
 from cases.lab.calls import name_of
 from cases.lab.messages import dtypes_in
-from cases.lab.source import statement_line, text
+from cases.lab.source import branch, statement_line, text
 
 ABOUT_DTYPES = re.compile(
     r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
     r"precision|overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat",
     re.IGNORECASE)
-NOT_DTYPES = re.compile(r"shapes? .*cannot be multiplied|size mismatch|must match the size|"
+NOT_DTYPES = re.compile(r"modified by an inplace operation|graph a second time|"
+                        r"does not require grad|shapes? .*cannot be multiplied|size mismatch|"
+                        r"must match the size|"
                         r"index out of range|out of bounds|is invalid for input of size|"
                         r"Expected all tensors to be on the same device", re.IGNORECASE)
 NO_KERNEL = re.compile(r"not implemented for '(\w+)'|[Ll]ow precision dtypes not supported\. Got "
                        r"(\w+)|Unsupported dtype (\w+)|must be either (float or double) dtype")
+# A list of what is allowed names dtypes that no operand has; what was met follows "got".
+ALLOWED = re.compile(r"only support|supported for|must be (?:either|one)|one of the|to be bool or|"
+                     r"is not supported|could not infer output dtype|floating[- ]point d?type",
+                     re.IGNORECASE)
+MET = (re.compile(r"attn_mask\.dtype: (?:c10::)?(\w+)"), re.compile(
+    r"(?:got:?|found|with an?|dtype is:) (?:a tensor (?:with dtype|of scalar type:) )?"
+    r"(?:c10::|torch\.)?(\w+)",
+    re.IGNORECASE))
+HOOK = re.compile(r"hook '?(\w+)'? has changed the (?:type|dtype)|hook .* returned", re.IGNORECASE)
 OVERFLOW = re.compile(r"cannot be converted to type (?:at::|c10::)?(\w+) without overflow")
 INDICES = re.compile(r"scalar types: Long, Int|tensors used as indices must be|"
                      r"expected scalar type Long but found|"
@@ -67,6 +78,7 @@ class Reader:
         self.error, self.message, self.result = error, message_of(error), result
         self.away = False  # it was raised in another process
         self.unsure = False
+        self.pieces = {}
 
     def read(self):
         self.sites, self.failure = self.find()
@@ -232,45 +244,70 @@ class Reader:
             return False
         if failure.op == "embedding" and (own := [o for o in wrong if o.name == "input"]):
             wrong = own
-        self.result.said = (f"`{wrong[0].name}` are places, not numbers: they must be int64. "
-                            f"They are {name_of(wrong[0].dtype)}.")
+        self.result.said = (f"`{wrong[0].name}` are places, not numbers: integers, and they are "
+                            f"{name_of(wrong[0].dtype)}.")
         self.tell(wrong[0], torch.int64, known=True)
         return True
 
     def no_kernel(self):
-        found = NO_KERNEL.search(self.message)
-        if not found:
+        """An op that does not take a dtype: there is no kernel, or it says what it takes."""
+        name = self.refused()
+        if name is None:
             return False
         failure, result = self.failure, self.result
-        name = next(filter(None, found.groups()))
         dtype = NAMES.get(name.lower())
         odd = next((o for o in failure.operands
                     if o.dtype == dtype or dtype is None and is_low(o.dtype)), None)
         if odd is None:
-            result.said = f"The kernel behind {failure.op} takes no {name}."
+            result.said = f"{failure.op} takes no {name}."
             result.asks.append("Which tensor was of that dtype? None of the operands in sight is.")
             return True
-        dtype = odd.dtype
-        device = odd.tensor.device.type
-        result.said = (f"{failure.op} has no kernel for {name_of(dtype)} on {device} in torch "
-                       f"{torch.__version__.split('+')[0]}. No operand is wrong: all are "
-                       f"{self.told(self.dtypes())}.")
-        if device == "cpu" and dtype.is_floating_point:
+        dtype, device = odd.dtype, odd.tensor.device.type
+        version = torch.__version__.split("+")[0]
+        result.said = f"{failure.op} takes no {name_of(dtype)} on {device} in torch {version}."
+        if "`~`" in self.message and isinstance(failure.node, ast.BinOp):
+            self.tell(odd, torch.bool, known=True, cure_it=False)
+            change = cure.change(failure.site, [
+                (failure.node, f"~{cure.source_of(failure.site, odd.node)}")])
+            result.cure = change and {**change, "costs": "none"}
+            return True
+        if "bitwise" in self.message or failure.op.startswith(("bit", "invert")):
+            self.tell(odd, torch.bool, known=True)
+            return True
+        if "mask" in odd.name and not dtype.is_floating_point:
+            result.asks.append("Is 1 in the mask a place to look at? Then bool is what it says.")
+            self.tell(odd, torch.bool, known=True)
+            result.sure = False
+            return True
+        if dtype in (torch.float32, torch.float64):
+            result.asks.append("Which dtype does it take? See its documentation.")
+            self.tell(odd, dtype, known=True, cure_it=False)
+            result.sure = False
+            return True
+        if device == "cpu" and is_low(dtype):
             result.case = "cpu_half"
-        known = {o.dtype for o in failure.operands if o.dtype.is_floating_point}
-        home = torch.float32
-        if len(known) > 1:
-            result.said = (f"{failure.op} has no kernel for {name_of(dtype)} beside "
-                           f"{self.told(known - {dtype})} on {device}.")
-        self.tell(odd, home, known=True, cure_it=False)
+        self.tell(odd, torch.float32, known=True, cure_it=False)
         if failure.op in SEVERAL:
             trail = origin.trace(failure, odd)
-            change = cure.along(trail, failure, odd.node, home, whole=True)
-            result.cure = change and {**change, "costs": cure.price(dtype, home, odd.tensor)}
+            change = cure.along(trail, failure, odd.node, torch.float32, whole=True)
+            result.cure = change and {**change, "costs": cure.price(dtype, torch.float32)}
         else:
             result.cure = self.in_float32(dtype)
-        result.sure = True
+        result.sure = result.cure is not None
         return True
+
+    def refused(self):
+        """Name of the dtype that an op would not take, as the message has it; or None."""
+        if found := NO_KERNEL.search(self.message):
+            return next(filter(None, found.groups()))
+        names = [found[1] for met in MET if (found := met.search(self.message))]
+        names = [name for name in names if name.lower() in NAMES]
+        if not names or not ALLOWED.search(self.message):
+            return None
+        # That two dtypes must match is no list of what is allowed.
+        alike = re.search(r"match|same", self.message)
+        floats = names[0].lower() in ("float", "double", "half", "bfloat16")
+        return None if alike and floats else names[0]
 
     def in_float32(self, dtype):
         """The failing line with its op in float32: the operands cast, and the result cast back."""
@@ -287,6 +324,8 @@ class Reader:
             return None
         module = values.look_up(node.func, site) if isinstance(node, ast.Call) else None
         module = module if values.is_module(module) else None
+        if module is not None and not values.is_torch(type(module)):
+            return None
         parts = list(cure.all_parts(node)) if isinstance(node, ast.Call) else [node.left,
                                                                              node.right]
         edits = [(part, f"{cure.source_of(site, part)}.float()") for part in parts
@@ -340,7 +379,12 @@ class Reader:
         if last is None or not any(part in last.filename.replace("\\", "/") for part in BACKWARD):
             return False
         user = self.users_line()
-        if user is None:
+        if hook := HOOK.search(self.message):
+            self.result.said = "A hook returned another dtype than it was given."
+            self.result.asks.append(f"Where is the hook {hook[1] or ''} registered? Cast what it "
+                                    "returns back.")
+            return True
+        if user is None or not ABOUT_DTYPES.search(self.message) or NOT_DTYPES.search(self.message):
             return False
         site, line = user
         call = frames.working(site)
@@ -379,6 +423,9 @@ class Reader:
             operands = list(where.operands_of(node, site))
             module = values.look_up(node.func, site) if isinstance(node, ast.Call) else None
             floats = {o.dtype for o in operands if where.is_floating(o.dtype)}
+            if len(floats) > 1 and isinstance(node, ast.Call) and not values.is_torch(
+                    type(module) if values.is_module(module) else module):
+                return None  # a function of the reader's own: its lines are over
             if len(floats) > 1:
                 if values.is_module(module):
                     path = where.path_of(self.sites, module)[0]
@@ -469,6 +516,8 @@ class Reader:
         `out[picked] = expert(x)`: the right side is gone, but the message says what it was.
         """
         seen = floats[0].dtype
+        if self.refused() is not None:
+            return floats
         named = [getattr(torch, name) for name in dtypes_in(self.message)]
         others = [dtype for dtype in named if dtype != seen]
         site, node = self.failure.site, self.failure.node
@@ -486,21 +535,15 @@ class Reader:
 
     def no_dtype(self):
         dtypes = self.dtypes()
-        self.result.asks.append(
-            "If you think it is about dtypes, which tensor made you think so? Its dtype is what to "
-            "print next." if dtypes else "Which line of yours do you expect a tensor in?")
         named = {getattr(torch, name) for name in dtypes_in(self.message)}
-        if dtypes and named - dtypes and ABOUT_DTYPES.search(self.message):
+        if dtypes and named - dtypes and not ALLOWED.search(self.message):
             return (f"The operands in sight are {self.told(dtypes)}; the message also names "
-                    f"{self.told(named - dtypes)}. That tensor is gone: it was made inside the "
-                    "expression, or stood in for a weight while the call ran.")
-        if not dtypes:
-            return "No floating operand is in sight, and the message is not about dtypes."
-        if len(dtypes) == 1:
-            return (f"All floating operands are {self.told(dtypes)}: nothing here says that dtypes "
-                    "are the cause.")
-        return (f"The operands are {self.told(dtypes)}, but the message is about something else: "
-                "cure that first.")
+                    f"{self.told(named - dtypes)}. That tensor has no name here: made inside the "
+                    "expression, or it stood in for a weight while the call ran.")
+        if ABOUT_DTYPES.search(self.message) and not NOT_DTYPES.search(self.message):
+            return "The message may be about dtypes; no operand in sight explains it."
+        self.result.autocast = None  # beside the point
+        return "Not about dtypes, by the message and by the operands."
 
     # --- what all kinds share -------------------------------------------------------------
 
@@ -525,15 +568,17 @@ class Reader:
                 torch.get_default_dtype() != torch.float64:
             elements = {}
         counts = sorted((elements.get(dtype, 0) for dtype in set(dtypes)), reverse=True)
+        alone = self.failure.root is None  # tensors that happen to be in sight are a weaker ground
         evenly = homes[0] != homes[1] or len({pieces.get(d, 0) for d in set(dtypes)}) == 1
         if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
-            home, known = homes[0], True
+            home, known = homes[0], not alone or counts[0] >= 3 * counts[1]
         elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
             home, known = next(d for d in dtypes if d != part), False
         elif counts[0] > counts[1]:
             home, known = homes[0], False
         elif torch.float64 in dtypes:
-            home, known = next(d for d in dtypes if d != torch.float64), True
+            # By itself only NumPy makes float64; of anything else someone may have meant it.
+            home, known = next(d for d in dtypes if d != torch.float64), None
         elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
             home, known = common, False
         elif self.failure.op.rstrip("_") in INTO:
@@ -575,6 +620,7 @@ class Reader:
                 elements[tensor.dtype] = elements.get(tensor.dtype, 0) + size
                 pieces[tensor.dtype] = pieces.get(tensor.dtype, 0) + 1
         self.result.census = census(elements, root is not None)
+        self.pieces = pieces
         return elements, pieces
 
     def models(self):
@@ -595,6 +641,8 @@ class Reader:
                 last["how"] = last["how"] or told["how"]
             else:
                 result.road.append(told)
+        if known is None:
+            known = trail.how == "numpy" or pieces_say(self.pieces, dtype, home)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
             result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
@@ -609,11 +657,17 @@ class Reader:
         if not cure_it:
             return
         change = None
+        if self.is_own_weight(tensor) and tensor.requires_grad and dtype == torch.float32:
+            result.sure = False
+            result.asks.append("Are these weights trained? In low precision they lose small "
+                               "updates. To keep them float32, cast what they are given, and "
+                               "their result.")
         if self.is_own_weight(tensor):
             change = self.convert_module(dtype, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
-            change = change and {**change, "costs": cure.price(dtype, home, tensor)}
+            made = trail.how == "made" and change and "dtype=" in change["code"]
+            change = change and {**change, "costs": cure.price(dtype, home, made)}
         result.cure = change
         if change is None:
             result.sure = False
@@ -703,17 +757,25 @@ class Reader:
                           if value is failure.root and name.isidentifier()), None)
             if not site.mine or named is None:
                 continue
+            if site.name == "forward":  # each pass would convert
+                return None
             left = [(path, tensor) for path, module in values.walk(failure.root)
                     for _, tensor in values.own_tensors(module) if tensor.dtype == dtype]
             part = common(path for path, _ in left)
-            mine = cure_line(site, site.line)
+            made = self.made(self.is_held(dtype), dtype)
+            mine = cure_line(site, outermost_loop(site, made[1].lineno if made else 0))
             change = mine and cure.change(
                 site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
             count = sum(where.size_of(tensor) for _, tensor in left)
             return change and {**change, "costs": f"{count:,} weights become {name_of(home)} for "
-                               "good; do it before the optimizer is made, or it updates the old "
-                               "ones"}
+                               "good, and are trained in it; an optimizer made before keeps its "
+                               "state in the old dtype"}
         return None
+
+    def is_held(self, dtype):
+        """The failing module's own tensor of a dtype."""
+        return next((tensor for _, tensor in values.own_tensors(self.failure.module)
+                     if tensor.dtype == dtype), None)
 
     def users_line(self):
         """The innermost Site of the reader's own code, and its line; None without one."""
@@ -741,7 +803,8 @@ class Reader:
 
     def say_autocast(self):
         failure, result = self.failure, self.result
-        if failure is None:
+        if failure is None or result.autocast is None:
+            result.autocast = ""
             return
         around = autocast_around(failure.site, failure.site.line)
         device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
@@ -762,17 +825,19 @@ class Reader:
             result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
 
 
+def pieces_say(pieces, odd, home):
+    """True if most tensors in sight are of the dtype `home`."""
+    return pieces.get(home, 0) > 2 * pieces.get(odd, 0)
+
+
 def census(counted, model):
     """What a model's parameters are, or the tensors in sight, in words."""
     if not counted:
         return ""
-    whole = sum(counted.values())
-    if not model:
-        return "Tensors in the functions of this traceback: " + ", ".join(
-            f"{number} {name_of(dtype)}" for dtype, number in counted.items()) + "."
-    parts = [f"{100 * number / whole:.0f} % {name_of(dtype)}"
-             for dtype, number in sorted(counted.items(), key=lambda pair: -pair[1])]
-    return f"The model's {whole:,} parameters: {', '.join(parts)}."
+    told = ", ".join(f"{number:,} {name_of(dtype)}" for dtype, number in
+                     sorted(counted.items(), key=lambda pair: -pair[1]))
+    return f"The model's parameters: {told}." if model else \
+        f"Tensors in the functions of this traceback: {told}."
 
 
 def device_of(operand):
@@ -810,6 +875,14 @@ def cure_line(site, line):
         if isinstance(node, ast.stmt) and node.lineno == start:
             return whole_line(site, start)
     return None
+
+
+def outermost_loop(site, after):
+    """Line of the outermost loop that a Site stands in and that begins after a line; or its own."""
+    source = frames.scope(site)
+    loops = [node.lineno for node, _ in branch(source, site.line)
+             if isinstance(node, (ast.For, ast.While))] if source is not None else []
+    return min([line for line in loops if line > after], default=site.line)
 
 
 def whole_line(site, line):

@@ -41,6 +41,7 @@ class Site:
         self.filename, self.line, self.name, self.code = filename, line, name, code
         self.locals, self.globals = namespaces
         self.parent, self.span, self.source = parent, span, source
+        self.busy = {}  # what `working` found
 
     @property
     def text(self):
@@ -257,6 +258,13 @@ def working(site):
 
     Inside the ast of its function where that can be had, else parsed from the line alone.
     """
+    key = site.line, id(site.source)
+    if key not in site.busy:
+        site.busy[key] = find_work(site)
+    return site.busy[key]
+
+
+def find_work(site):
     source = scope(site)
     if source is not None:
         nodes = [node for node in ast.walk(source) if is_work(node)]

@@ -118,6 +118,9 @@ class Tracker(Past):
     def back(self, node, site, line, pick):
         if not site.mine and (known := self.readers_name(node, site, line, pick)) is not None:
             return known
+        if self.is_other(node, site, line, pick):
+            self.doubt(f"`{text(node)}` is of another dtype now: the road is lost there")
+            return None
         if isinstance(node, (ast.Await, ast.Starred, ast.NamedExpr, ast.YieldFrom)):
             return node.value, site, line, pick
         if isinstance(node, ast.Name):
@@ -139,6 +142,14 @@ class Tracker(Past):
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return node.elt, site, node.elt.lineno, pick[1:]
         return self.end("made" if isinstance(node, ast.Constant) else "unknown", node, site, line)
+
+    def is_other(self, node, site, line, pick):
+        """True if what is followed is a tensor of another dtype: then the road went wrong."""
+        if not isinstance(node, ast.Name) or pick:
+            return False
+        value = self.value_at(node, site, line)
+        return values.is_tensor(value) and where.dtype_of(value) != self.dtype and \
+            where.is_floating(where.dtype_of(value)) and where.is_floating(self.dtype)
 
     def readers_name(self, node, site, line, pick):
         """Go straight to a function of the reader's own that has a name for the same tensor."""
@@ -353,7 +364,7 @@ class Tracker(Past):
                         self.hand_over(caller, line, call, keyword.value, (name, *pick))
                     return keyword.value, caller, line, (name, *pick)
         default = default_of(frames.scope(site), name)
-        if default is not None:
+        if default is not None and getattr(default, "value", True) is not None:
             return default, site, starts_line(frames.scope(site)), pick
         return self.end("unknown", call, caller, line)
 
@@ -430,6 +441,8 @@ class Tracker(Past):
         owner = self.value_at(node.value, site, line)
         if values.is_tensor(owner) or node.attr in ("T", "mT", "data", "grad", "real"):
             return node.value, site, line, pick
+        if (function := values.getter(owner, node.attr)) is not None:
+            return self.back_function(function, owner, called(node), site, line, pick)
         if values.is_module(owner):
             return self.back_stored(node, owner, site, line, pick)
         if pick and (put := self.attribute_filled(owner, node.attr)):
@@ -437,6 +450,9 @@ class Tracker(Past):
         made = self.attribute_made(owner, node.attr)
         if made is not None:
             return (*made, pick)
+        if text(node.value) == "self" and values.is_tensor(values.attribute(owner, node.attr)):
+            self.doubt(f"what set `{text(node)}` is not in sight")
+            return self.end("attribute", node, site, line)
         return node.value, site, line, (node.attr, *pick)
 
     def saved(self, site, pick):
@@ -470,6 +486,8 @@ class Tracker(Past):
             return self.end("parameter", node, site, line)
         made = self.attribute_made(owner, node.attr)
         if made is None:
+            if node.attr in own:
+                self.doubt(f"what set `{text(node)}` is not in sight")
             return self.end("attribute" if node.attr in own else "unknown", node, site, line)
         if pick or not values.is_tensor(own.get(node.attr)):
             return (*made, pick)
@@ -561,9 +579,10 @@ class Tracker(Past):
             like = receiver if called.startswith("new_") else (node.args or [None])[0]
             if like is not None:
                 return like, site, line, ()
+        if called in CREATES | LIKE and (given := self.dtype_of_what(node, site, line)) is not None:
+            self.add(site, line, node, entry_name(node))
+            return (*given, ())  # zeros(…, dtype=y.dtype): the dtype is y's
         if called in CREATES or called in LIKE:
-            if pick:
-                pick = pick[1:]
             return self.end("numpy" if self.from_numpy(node, site, line) else "made",
                             node, site, line)
         if is_numpy(callee) or isinstance(node.func, ast.Attribute) and is_numpy(
@@ -715,6 +734,11 @@ class Tracker(Past):
         if how == "unknown":
             self.doubt(f"where `{entry_name(node)}` got its dtype cannot be read from here")
         return None
+
+
+def called(node):
+    """A property as the call that it is, in the place where it is read."""
+    return ast.copy_location(ast.Call(node, [], []), node)
 
 
 def parametrized(module, name, dtype):

@@ -55,6 +55,7 @@ class Past:
 
     def __init__(self, dtype):
         self.dtype, self.doubts = dtype, []
+        self.asked, self.known, self.kept = set(), {}, []
 
     def is_number(self, node, site, line):
         """True for a plain number of Python's, or a shape: what gives a result no dtype."""
@@ -160,6 +161,7 @@ class Past:
     def enter(self, function, owner, node, site, line):
         """Return the Function that a call went into, and the ends it may have come to."""
         inside = Function(function, owner, site, (node, line))
+        self.kept.append(inside)  # what is known is known by its id
         source = frames.scope(inside)
         if source is None:
             return inside, []
@@ -253,12 +255,32 @@ class Past:
         found = [b for b in bindings(source, name) if (b.line < line or b.inner)
                  and not excluded(branch(source, b.line), now)
                  and self.reached(source, b.line, site, line)]
-        if found:
-            return self.last_of(found, source, name, site, line)
-        if name in parameters(source):
-            return Binding("argument", source, starts_line(source))
-        later = [b for b in bindings(source, name) if in_one_loop(source, b.line, line)]
-        return later[-1] if later else None
+        earlier = self.last_of(found, source, name, site, line) if found else Binding(
+            "argument", source, starts_line(source)) if name in parameters(source) else None
+        later = [b for b in bindings(source, name)
+                 if b.line >= line and not b.inner and in_one_loop(source, b.line, line)]
+        if not later or (name, id(site)) in self.asked:
+            return earlier or (later[-1] if later else None)
+        self.asked.add((name, id(site)))  # what a loop binds is asked of itself once
+        try:
+            return self.carried(earlier, later, name, site)
+        finally:
+            self.asked.discard((name, id(site)))
+
+    def carried(self, earlier, later, name, site):
+        """The Binding of a name in a loop that binds it again below: of this round or the last."""
+        options = ([earlier] if earlier else []) + later
+        known = [(b, self.argument_dtype(name, site, 0) if b.kind == "argument"
+                  else self.dtype_at(b.node, site, b.line) if b.kind == "value" else None)
+                 for b in options]
+        fitting = [b for b, dtype in known if dtype == self.dtype] or [
+            b for b, dtype in known if dtype is None]
+        if earlier is None or len(fitting) == 1:
+            return (fitting or options)[-1]
+        if not (earlier in fitting and all(is_handed_on(b, name) for b in fitting[1:])):
+            self.doubt(f"`{name}` is bound again further down in the loop, at line "
+                       f"{later[-1].line} of {frames.show_file(site.filename)}")
+        return (fitting or options)[0]
 
     def last_of(self, found, source, name, site, line):
         """The Binding that counts: the last, unless it stands in a branch and another fits."""
@@ -321,6 +343,15 @@ class Past:
         """Return the dtype of a tensor that a node stood for at `line`, or None if not known."""
         if depth > DEPTH:
             return None
+        key = id(node), id(site), line
+        if key not in self.known:
+            found = self.find_dtype(node, site, line, depth)
+            if found is None and depth > 1:  # another time it may be asked for less deep down
+                return None
+            self.known[key] = found
+        return self.known[key]
+
+    def find_dtype(self, node, site, line, depth):
         value = self.value_at(node, site, line)
         if values.is_tensor(value):
             with torch._C.DisableTorchFunction():
@@ -339,6 +370,12 @@ class Past:
             return self.dtype_at(inner, site, line, deeper)
         if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data"):
             return self.dtype_at(node.value, site, line, deeper)
+        if isinstance(node, ast.Attribute):
+            owner = self.value_at(node.value, site, line)
+            function = values.getter(owner, node.attr)
+            call = ast.copy_location(ast.Call(node, [], []), node)
+            self.kept.append(call)
+            return function and self.dtype_of_ends(function, owner, call, site, line, deeper)
         if isinstance(node, ast.BinOp):
             return self.promoted(leaves(node), site, line, deeper)
         if isinstance(node, ast.IfExp):
@@ -369,8 +406,12 @@ class Past:
         if call is None or name not in positional(source):
             return None
         place = positional(source).index(name) - self.is_bound(source, site)
-        if 0 <= place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-            return self.dtype_at(call.args[place], caller, line, depth)
+        for number, part in enumerate(call.args):
+            if isinstance(part, ast.Starred):
+                value = values.item(self.value_at(part.value, caller, line), place - number)
+                return values.is_tensor(value) and where.dtype_of(value) or None
+            if number == place:
+                return self.dtype_at(part, caller, line, depth)
         for keyword in call.keywords:
             if keyword.arg == name:
                 return self.dtype_at(keyword.value, caller, line, depth)

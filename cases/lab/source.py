@@ -58,16 +58,6 @@ def entry_name(node):
     return text(node).replace("self.", "", 1)
 
 
-def own_nodes(source):
-    """Yield the nodes of a function that run in it, not in functions defined inside."""
-    waiting = list(ast.iter_child_nodes(source))
-    while waiting:
-        node = waiting.pop(0)
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            waiting += ast.iter_child_nodes(node)
-
-
 def cached(function):
     """Remember an answer about an ast node on the node, which goes when the sources go."""
 
@@ -79,6 +69,16 @@ def cached(function):
         return memory[key]
 
     return ask
+
+
+@cached
+def own_nodes(source):
+    """Return the nodes of a function that run in it, not in functions defined inside."""
+    found = list(ast.iter_child_nodes(source))
+    for node in found:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            found += ast.iter_child_nodes(node)
+    return found
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,16 @@ def attribute(owner, name):
     return MISSING
 
 
+def getter(owner, name):
+    """Return the function behind a property of an object's class, not called; or None."""
+    for base in mro(type(owner)) if owner is not MISSING else ():
+        found = space_of(base).get(name, MISSING)
+        if found is not MISSING:
+            plain = is_a(found, property) and is_a(found.fget, types.FunctionType)
+            return found.fget if plain and not is_torch(found.fget) else None
+    return None
+
+
 def names_of(kind):
     return {name for base in mro(kind) for name in space_of(base)}
 

@@ -16,7 +16,9 @@ import torch
 from cases.lab import frames, values
 from cases.lab.case import dtype_name
 
-OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div",
+             ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+             ast.Invert: "bitwise_not", ast.USub: "neg"}
 VIEWS = ("abs", "neg", "detach", "clone", "cuda", "cpu", "transpose", "permute", "view", "reshape",
          "unsqueeze", "squeeze", "flatten", "contiguous", "t", "expand")
 # Frames that hand a call on: their operands are those of the frame before.
@@ -149,7 +151,8 @@ def operation(node):
     if isinstance(node, ast.Pass):
         return ""
     if isinstance(node, (ast.UnaryOp, ast.Compare)):
-        return type(node.op if isinstance(node, ast.UnaryOp) else node.ops[0]).__name__.lower()
+        kind = type(node.op if isinstance(node, ast.UnaryOp) else node.ops[0])
+        return OPERATORS.get(kind, kind.__name__.lower())
     return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
 
 
