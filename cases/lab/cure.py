@@ -197,9 +197,10 @@ def price(dtype, home, made=False):
     """What a cast costs, in words; or that a tensor is made in another dtype at once."""
     if made and home.is_floating_point:
         return f"its numbers have {DIGITS.get(home, 'other digits')}; random ones are others"
-    if not home.is_floating_point:
+    if not where.is_floating(home):
         return "a copy; a fraction is cut off, so check that there are none"
-    if dtype.is_floating_point and (torch.finfo(dtype).bits > torch.finfo(home).bits
+    if where.is_floating(dtype) and (torch.finfo(dtype).bits > torch.finfo(home).bits
                                     or (dtype, home) == (torch.float16, torch.bfloat16)):
-        return f"a copy, and one rounding to {name_of(home)} ({DIGITS.get(home, '')})"
+        digits = f" ({DIGITS[home]})" if home in DIGITS else ""
+        return f"a copy, and one rounding to {name_of(home)}{digits}"
     return f"a copy in {name_of(home)}; nothing is rounded"

@@ -562,14 +562,14 @@ class Reader:
         """
         dtypes = [o.dtype for o in floats]
         elements, pieces = self.household()
-        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(dtype, 0))
+        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(real(dtype), 0))
                  for counted in (elements, pieces)]
         if self.failure.root is None and torch.float64 in dtypes and \
                 torch.get_default_dtype() != torch.float64:
             elements = {}
-        counts = sorted((elements.get(dtype, 0) for dtype in set(dtypes)), reverse=True)
+        counts = sorted((elements.get(real(dtype), 0) for dtype in set(dtypes)), reverse=True)
         alone = self.failure.root is None  # tensors that happen to be in sight are a weaker ground
-        evenly = homes[0] != homes[1] or len({pieces.get(d, 0) for d in set(dtypes)}) == 1
+        evenly = homes[0] != homes[1] or len({pieces.get(real(d), 0) for d in set(dtypes)}) == 1
         if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
             home, known = homes[0], not alone or counts[0] >= 3 * counts[1]
         elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
@@ -615,10 +615,10 @@ class Reader:
                        for name, value in site.locals.items()
                        for _, t in values.tensors_in(value, name)}.values()
         for tensor in tensors:
-            if tensor.dtype.is_floating_point:
-                size = where.size_of(tensor) if root is not None else 1
-                elements[tensor.dtype] = elements.get(tensor.dtype, 0) + size
-                pieces[tensor.dtype] = pieces.get(tensor.dtype, 0) + 1
+            if where.is_floating(tensor.dtype):
+                size, dtype = where.size_of(tensor) if root is not None else 1, real(tensor.dtype)
+                elements[dtype] = elements.get(dtype, 0) + size
+                pieces[dtype] = pieces.get(dtype, 0) + 1
         self.result.census = census(elements, root is not None)
         self.pieces = pieces
         return elements, pieces
@@ -838,6 +838,12 @@ def census(counted, model):
                      sorted(counted.items(), key=lambda pair: -pair[1]))
     return f"The model's parameters: {told}." if model else \
         f"Tensors in the functions of this traceback: {told}."
+
+
+def real(dtype):
+    """The dtype of a complex number's parts; any other as it is."""
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64,
+            torch.complex32: torch.float16}.get(dtype, dtype)
 
 
 def device_of(operand):
