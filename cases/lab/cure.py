@@ -196,7 +196,7 @@ def all_parts(node):
 def price(dtype, home, made=False):
     """What a cast costs, in words; or that a tensor is made in another dtype at once."""
     if made and home.is_floating_point:
-        return f"its numbers have {DIGITS.get(home, 'other digits')}; random ones are others"
+        return f"its numbers have {DIGITS.get(home, 'other digits')}"
     if not where.is_floating(home):
         return "a copy; a fraction is cut off, so check that there are none"
     if where.is_floating(dtype) and (torch.finfo(dtype).bits > torch.finfo(home).bits

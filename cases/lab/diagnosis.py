@@ -666,7 +666,8 @@ class Reader:
             change = self.convert_module(dtype, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
-            made = trail.how == "made" and change and "dtype=" in change["code"]
+            made = trail.how == "made" and change and "dtype=" in change["code"] and \
+                "rand" not in change["code"]  # random numbers would be others
             change = change and {**change, "costs": cure.price(dtype, home, made)}
         result.cure = change
         if change is None:
@@ -810,8 +811,8 @@ class Reader:
         device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
                       "cpu")
         if around is None:
-            result.autocast = ("No autocast block is seen around these lines. One that is switched "
-                               "on otherwise, as by a trainer, does not show in a traceback.")
+            result.autocast = ("None is seen around these lines; one that a trainer switches on does "
+                               "not show in a traceback.")
             return
         at = f"{frames.show_file(around['site'].filename)}:{around['line']}"
         if around["enabled"] is False:
