@@ -9,6 +9,7 @@ import torch
 from cases.lab import compiled, cure, elsewhere, frames, origin, values, where
 from cases.lab.autocast import autocast_around
 from cases.lab.calls import name_of
+from cases.lab.household import INTO, Household
 from cases.lab.messages import dtypes_in
 from cases.lab.source import branch, statement_line, text
 
@@ -59,7 +60,6 @@ NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float
          "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
 ACTIVATIONS = ("matmul", "bmm", "baddbmm", "scaled_dot_product_attention", "einsum", "cat",
                "sdpa_attention_forward", "multi_head_attention_forward")
-INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
 WEIGHTED = ("linear", "conv1d", "conv2d", "conv3d", "addmm", "embedding")
 
 
@@ -78,7 +78,7 @@ class Reader:
         self.error, self.message, self.result = error, message_of(error), result
         self.away = False  # it was raised in another process
         self.unsure = False
-        self.pieces = {}
+        self._house = None
 
     def read(self):
         self.sites, self.failure = self.find()
@@ -130,6 +130,13 @@ class Reader:
             return where.Failure(site, node, [], *where.module_of(sites))
         return failure
 
+    @property
+    def house(self):
+        """The Household of the Failure at hand."""
+        if self._house is None or self._house.failure is not self.failure:
+            self._house = Household(self.failure, self.sites)
+        return self._house
+
     def to_where(self):
         self.result.where = where.to_json(self.failure)
         for told, (_, tensor, *_) in zip(self.result.where["operands"], self.failure.operands,
@@ -175,7 +182,7 @@ class Reader:
             return
         odd = where.Operand("param", tensor, failure.node, tensor.dtype)
         result.odd = {"name": odd.name, "dtype": "float16"}
-        made = self.made(odd.tensor, torch.float16)
+        made = self.house.made(odd.tensor, torch.float16)
         if made is None:
             return
         site, node = made
@@ -499,7 +506,8 @@ class Reader:
         dtypes = {o.dtype for o in floats}
         if len(dtypes) < 2:
             return False
-        odd, home, known = self.odd_of(floats)
+        odd, home, known = self.house.odd_of(floats)
+        result.census = self.house.census
         if odd is None:
             result.said = (f"{failure.op} met {self.told(dtypes)}.")
             result.asks.append(f"Which dtype is meant here: {self.told(dtypes)}? Cast the other.")
@@ -553,80 +561,6 @@ class Reader:
     def told(self, dtypes):
         return " and ".join(sorted(name_of(dtype) for dtype in dtypes)) or "no floats"
 
-    def odd_of(self, floats):
-        """Return (odd operand, dtype of the others, known for sure) of operands that disagree.
-
-        What belongs is what the model's parameters are; in code without a model, what the other
-        tensors of the reader's functions are. A cast of one part that can be seen is what is odd
-        where both are alike in number.
-        """
-        dtypes = [o.dtype for o in floats]
-        elements, pieces = self.household()
-        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(real(dtype), 0))
-                 for counted in (elements, pieces)]
-        if self.failure.root is None and torch.float64 in dtypes and \
-                torch.get_default_dtype() != torch.float64:
-            elements = {}
-        counts = sorted((elements.get(real(dtype), 0) for dtype in set(dtypes)), reverse=True)
-        alone = self.failure.root is None  # tensors that happen to be in sight are a weaker ground
-        evenly = homes[0] != homes[1] or len({pieces.get(real(d), 0) for d in set(dtypes)}) == 1
-        if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
-            home, known = homes[0], not alone or counts[0] >= 3 * counts[1]
-        elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
-            home, known = next(d for d in dtypes if d != part), False
-        elif counts[0] > counts[1]:
-            home, known = homes[0], False
-        elif torch.float64 in dtypes:
-            # By itself only NumPy makes float64; of anything else someone may have meant it.
-            home, known = next(d for d in dtypes if d != torch.float64), None
-        elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
-            home, known = common, False
-        elif self.failure.op.rstrip("_") in INTO:
-            home, known = dtypes[0], False
-        elif torch.get_default_dtype() in dtypes and not elements:
-            # Half was asked for by someone; the default comes unasked.
-            home, known = next(d for d in dtypes if d != torch.get_default_dtype()), False
-        else:
-            return None, None, False
-        return next((o for o in floats if o.dtype != home), None), home, known
-
-    def converted_part(self, dtypes):
-        """The one of two dtypes that the frames show a part of the model converted to, or None."""
-        for site in self.sites:
-            source = frames.scope(site) if site.mine else None
-            for node in origin.own_nodes(source) if source is not None else ():
-                if isinstance(node, ast.Call) and origin.cast_of(node, site) in dtypes and \
-                        isinstance(node.func, ast.Attribute):
-                    base = values.look_up(node.func.value, site)
-                    if values.is_module(base) and base is not self.failure.root:
-                        return origin.cast_of(node, site)
-        return None
-
-    def household(self):
-        """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
-        root = self.failure.root
-        root = next(self.models(), None) if root is None else root
-        elements, pieces = {}, {}
-        if root is not None:
-            tensors = {id(t): t for _, module in values.walk(root)
-                       for _, t in values.own_tensors(module, ("_parameters",))}.values()
-        else:
-            tensors = {id(t): t for site in self.sites if site.mine
-                       for name, value in site.locals.items()
-                       for _, t in values.tensors_in(value, name)}.values()
-        for tensor in tensors:
-            if where.is_floating(tensor.dtype):
-                size, dtype = where.size_of(tensor) if root is not None else 1, real(tensor.dtype)
-                elements[dtype] = elements.get(dtype, 0) + size
-                pieces[dtype] = pieces.get(dtype, 0) + 1
-        self.result.census = census(elements, root is not None)
-        self.pieces = pieces
-        return elements, pieces
-
-    def models(self):
-        return (value for site in self.sites for value in site.locals.values()
-                if values.is_module(value))
-
     def tell(self, odd, home, known, line=None, cure_it=True):
         """Fill in the odd operand, its road, and the cure at its seam."""
         name, tensor, node, dtype = odd
@@ -642,7 +576,7 @@ class Reader:
             else:
                 result.road.append(told)
         if known is None:
-            known = trail.how == "numpy" or pieces_say(self.pieces, dtype, home)
+            known = trail.how == "numpy" or self.house.mostly(home, dtype)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
             result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
@@ -692,58 +626,11 @@ class Reader:
         if trail.how != "parameter":
             return trail.steps
         holder = tensor if self.is_own_weight(tensor) else trail.held
-        made = self.made(holder, trail.dtype) if holder is not None else None
+        made = self.house.made(holder, trail.dtype) if holder is not None else None
         if made is None:
             return trail.steps
         site, node = made
         return [origin.Step(site, node.lineno, node, text(node), "parameter"), *trail.steps]
-
-    def made(self, parameter, dtype):
-        """The (Site, node) in the frames that gave a module's parameter its dtype, or None.
-
-        A conversion of a module that holds it; else, for the default dtype, the line that made the
-        smallest such module.
-        """
-        converted, created = [], []
-        for site in self.sites:
-            source = frames.scope(site) if site.mine else None
-            for node in origin.own_nodes(source) if source is not None else ():
-                if not hasattr(node, "lineno") or node.lineno > site.line:
-                    continue
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                    size = self.holds(values.look_up(node.func.value, site), parameter)
-                    if size is None and isinstance(node.func.value, ast.Call):
-                        size = self.holds(self.assigned(node, source, site), parameter)
-                    if size is not None and origin.cast_of(node, site) == dtype:
-                        converted.append((site, node))
-                    elif size is not None and node.func.attr in ("append", "add_module",
-                                                                 "register_parameter"):
-                        created.append((size, site, node.args[-1] if node.args else node))
-                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                    held = values.look_up(node.targets[0], site)
-                    size = self.holds(held, parameter)
-                    if size is not None and held is not self.failure.root:
-                        created.append((size, site, node.value))
-        if converted:
-            return converted[-1]
-        if created and dtype == torch.get_default_dtype():
-            return min(created, key=lambda found: found[0])[1:]
-        return None
-
-    def assigned(self, call, source, site):
-        """What `model = Net().half()` bound, where `call` is the right side."""
-        return next((values.look_up(node.targets[0], site) for node in origin.own_nodes(source)
-                     if isinstance(node, ast.Assign) and node.value is call), None)
-
-    def holds(self, module, parameter):
-        """How many modules are in one that holds a parameter; None if it does not."""
-        if not values.is_module(module):
-            return None
-        size, found = 0, False
-        for _, part in values.walk(module):
-            size += 1
-            found = found or any(held is parameter for _, held in values.own_tensors(part))
-        return size if found else None
 
     def is_own_weight(self, tensor):
         module = self.failure.module
@@ -763,7 +650,7 @@ class Reader:
             left = [(path, tensor) for path, module in values.walk(failure.root)
                     for _, tensor in values.own_tensors(module) if tensor.dtype == dtype]
             part = common(path for path, _ in left)
-            made = self.made(self.is_held(dtype), dtype)
+            made = self.house.made(self.is_held(dtype), dtype)
             mine = cure_line(site, outermost_loop(site, made[1].lineno if made else 0))
             change = mine and cure.change(
                 site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
@@ -811,8 +698,8 @@ class Reader:
         device = next((o.tensor.device.type for o in failure.operands if o.tensor is not None),
                       "cpu")
         if around is None:
-            result.autocast = ("None is seen around these lines; one that a trainer switches on does "
-                               "not show in a traceback.")
+            result.autocast = ("None is seen around these lines; one that a trainer switches on "
+                               "does not show in a traceback.")
             return
         at = f"{frames.show_file(around['site'].filename)}:{around['line']}"
         if around["enabled"] is False:
@@ -824,27 +711,6 @@ class Reader:
             dtype = name_of(around["dtype"]) if around["dtype"] else "a dtype that cannot be read"
             unsure = "" if around["enabled"] else ", if it is switched on"
             result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
-
-
-def pieces_say(pieces, odd, home):
-    """True if most tensors in sight are of the dtype `home`."""
-    return pieces.get(home, 0) > 2 * pieces.get(odd, 0)
-
-
-def census(counted, model):
-    """What a model's parameters are, or the tensors in sight, in words."""
-    if not counted:
-        return ""
-    told = ", ".join(f"{number:,} {name_of(dtype)}" for dtype, number in
-                     sorted(counted.items(), key=lambda pair: -pair[1]))
-    return f"The model's parameters: {told}." if model else \
-        f"Tensors in the functions of this traceback: {told}."
-
-
-def real(dtype):
-    """The dtype of a complex number's parts; any other as it is."""
-    return {torch.complex64: torch.float32, torch.complex128: torch.float64,
-            torch.complex32: torch.float16}.get(dtype, dtype)
 
 
 def device_of(operand):

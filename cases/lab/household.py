@@ -1,0 +1,161 @@
+"""Which operand does not belong: compared with the model's parameters, or with what is in sight."""
+
+import ast
+
+import torch
+
+from cases.lab import frames, values, where
+from cases.lab.calls import cast_of, name_of
+from cases.lab.source import own_nodes
+
+INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
+
+
+class Household:
+    """What a failure's tensors are compared with. census: that in words, once asked for."""
+
+    def __init__(self, failure, sites):
+        self.failure, self.sites = failure, sites
+        self.census = ""
+        self.pieces = {}  # how many tensors there are of each dtype
+
+    def odd_of(self, floats):
+        """Return (odd operand, dtype of the others, known for sure) of operands that disagree.
+
+        What belongs is what the model's parameters are; in code without a model, what the other
+        tensors of the reader's functions are. A cast of one part that can be seen is what is odd
+        where both are alike in number.
+        """
+        dtypes = [o.dtype for o in floats]
+        elements, pieces = self.household()
+        homes = [max(dtypes, key=lambda dtype, of=counted: of.get(real(dtype), 0))
+                 for counted in (elements, pieces)]
+        if self.failure.root is None and torch.float64 in dtypes and \
+                torch.get_default_dtype() != torch.float64:
+            elements = {}
+        counts = sorted((elements.get(real(dtype), 0) for dtype in set(dtypes)), reverse=True)
+        alone = self.failure.root is None  # tensors that happen to be in sight are a weaker ground
+        evenly = homes[0] != homes[1] or len({pieces.get(real(d), 0) for d in set(dtypes)}) == 1
+        if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
+            home, known = homes[0], not alone or counts[0] >= 3 * counts[1]
+        elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
+            home, known = next(d for d in dtypes if d != part), False
+        elif counts[0] > counts[1]:
+            home, known = homes[0], False
+        elif torch.float64 in dtypes:
+            # By itself only NumPy makes float64; of anything else someone may have meant it.
+            home, known = next(d for d in dtypes if d != torch.float64), None
+        elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
+            home, known = common, False
+        elif self.failure.op.rstrip("_") in INTO:
+            home, known = dtypes[0], False
+        elif torch.get_default_dtype() in dtypes and not elements:
+            # Half was asked for by someone; the default comes unasked.
+            home, known = next(d for d in dtypes if d != torch.get_default_dtype()), False
+        else:
+            return None, None, False
+        return next((o for o in floats if o.dtype != home), None), home, known
+
+    def mostly(self, home, odd):
+        """True if by far most tensors are of the dtype `home`."""
+        return self.pieces.get(home, 0) > 2 * self.pieces.get(odd, 0)
+
+    def converted_part(self, dtypes):
+        """The one of two dtypes that the frames show a part of the model converted to, or None."""
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in own_nodes(source) if source is not None else ():
+                if isinstance(node, ast.Call) and cast_of(node, site) in dtypes and \
+                        isinstance(node.func, ast.Attribute):
+                    base = values.look_up(node.func.value, site)
+                    if values.is_module(base) and base is not self.failure.root:
+                        return cast_of(node, site)
+        return None
+
+    def household(self):
+        """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
+        root = self.failure.root
+        root = next(self.models(), None) if root is None else root
+        elements, pieces = {}, {}
+        if root is not None:
+            tensors = {id(t): t for _, module in values.walk(root)
+                       for _, t in values.own_tensors(module, ("_parameters",))}.values()
+        else:
+            tensors = {id(t): t for site in self.sites if site.mine
+                       for name, value in site.locals.items()
+                       for _, t in values.tensors_in(value, name)}.values()
+        for tensor in tensors:
+            if where.is_floating(tensor.dtype):
+                size, dtype = where.size_of(tensor) if root is not None else 1, real(tensor.dtype)
+                elements[dtype] = elements.get(dtype, 0) + size
+                pieces[dtype] = pieces.get(dtype, 0) + 1
+        self.census = census(elements, root is not None)
+        self.pieces = pieces
+        return elements, pieces
+
+    def models(self):
+        return (value for site in self.sites for value in site.locals.values()
+                if values.is_module(value))
+
+    def made(self, parameter, dtype):
+        """The (Site, node) in the frames that gave a module's parameter its dtype, or None.
+
+        A conversion of a module that holds it; else, for the default dtype, the line that made the
+        smallest such module.
+        """
+        converted, created = [], []
+        for site in self.sites:
+            source = frames.scope(site) if site.mine else None
+            for node in own_nodes(source) if source is not None else ():
+                if not hasattr(node, "lineno") or node.lineno > site.line:
+                    continue
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    size = self.holds(values.look_up(node.func.value, site), parameter)
+                    if size is None and isinstance(node.func.value, ast.Call):
+                        size = self.holds(self.assigned(node, source, site), parameter)
+                    if size is not None and cast_of(node, site) == dtype:
+                        converted.append((site, node))
+                    elif size is not None and node.func.attr in ("append", "add_module",
+                                                                 "register_parameter"):
+                        created.append((size, site, node.args[-1] if node.args else node))
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    held = values.look_up(node.targets[0], site)
+                    size = self.holds(held, parameter)
+                    if size is not None and held is not self.failure.root:
+                        created.append((size, site, node.value))
+        if converted:
+            return converted[-1]
+        if created and dtype == torch.get_default_dtype():
+            return min(created, key=lambda found: found[0])[1:]
+        return None
+
+    def assigned(self, call, source, site):
+        """What `model = Net().half()` bound, where `call` is the right side."""
+        return next((values.look_up(node.targets[0], site) for node in own_nodes(source)
+                     if isinstance(node, ast.Assign) and node.value is call), None)
+
+    def holds(self, module, parameter):
+        """How many modules are in one that holds a parameter; None if it does not."""
+        if not values.is_module(module):
+            return None
+        size, found = 0, False
+        for _, part in values.walk(module):
+            size += 1
+            found = found or any(held is parameter for _, held in values.own_tensors(part))
+        return size if found else None
+
+
+def census(counted, model):
+    """What a model's parameters are, or the tensors in sight, in words."""
+    if not counted:
+        return ""
+    told = ", ".join(f"{number:,} {name_of(dtype)}" for dtype, number in
+                     sorted(counted.items(), key=lambda pair: -pair[1]))
+    return f"The model's parameters: {told}." if model else \
+        f"Tensors in the functions of this traceback: {told}."
+
+
+def real(dtype):
+    """The dtype of a complex number's parts; any other as it is."""
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64,
+            torch.complex32: torch.float16}.get(dtype, dtype)
