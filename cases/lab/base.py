@@ -38,8 +38,13 @@ def spans(ids, listed):
 
 def read_toml(path):
     """Return a TOML file as a dict."""
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def parse_toml(text):
+    """Return TOML as a dict."""
     try:
         import tomllib
     except ImportError:  # Python 3.10; pip carries the same parser
         from pip._vendor import tomli as tomllib
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return tomllib.loads(text)

@@ -26,6 +26,9 @@ LIKE = {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "rand
         "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
 JOINS = {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "where", "block_diag"}
 LOADS = {"load", "load_file", "from_pretrained"}
+# Several results: there is no casting them back in one go.
+SEVERAL = ("eigh", "eig", "svd", "qr", "lu", "slogdet", "lstsq", "topk", "sort", "median", "mode",
+           "kthvalue")
 INTEGERS = {"randint", "tril_indices"}
 REAL = set("linspace zeros ones full rand randn random normal uniform standard_normal exponential "
            "exp sin cos sqrt log mean std float64 hanning hamming".split())

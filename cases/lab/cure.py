@@ -6,7 +6,9 @@ import linecache
 import torch
 
 from cases.lab import frames, values, where
+from cases.lab.calls import SEVERAL
 from cases.lab.origin import CREATES, LIKE, Function, keyword_of, name_of, text
+from cases.lab.source import bindings, own_nodes
 
 LONGEST = 4_000  # characters of a statement that is shown changed
 REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
@@ -127,12 +129,18 @@ def along(trail, failure, odd, home, whole=False):
         return change(entry.site, [(node, cast(entry.site, node, home))])
     if first and trail.how == "parameter" and isinstance(node, ast.Call):
         return change(entry.site, [(node, cast(entry.site, node, home))])
+    if trail.how == "parameter" and failure.site.mine and isinstance(odd, ast.Attribute):
+        alike = [part for part in on_line(failure) if dtype_of(part, failure.site) == trail.dtype]
+        return change(failure.site, [(part, cast(failure.site, part, home))
+                                     for part in alike or [odd]])
     is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not values.is_module(
         values.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
     if is_cast and not isinstance(entry.site, Function):
         return change(entry.site, [(node, recast(entry.site, node, home))])
+    wanted = first and trail.how == "made" and isinstance(node, ast.Call) and chosen(node)
     for step in sorted(seams, key=lambda step: isinstance(step.site, Function)):
-        if isinstance(step.site, Function) and (step.how or step.site.module is not None):
+        if isinstance(step.site, Function) and (step.how or step.site.module is not None) or \
+                wanted and step is entry:
             continue
         piece = piece_of(step, step.node, step.name)
         if piece is not None:
@@ -141,12 +149,40 @@ def along(trail, failure, odd, home, whole=False):
         piece = piece_of(step, *step.handed) if step.handed else None
         if piece is not None:
             return change(step.site, [(piece, cast(step.site, piece, home))])
-    if is_cast:
-        return change(entry.site, [(node, recast(entry.site, node, home))])
+    if wanted:
+        return change(entry.site, [(node, cast(entry.site, node, home))])
     if hasattr(odd, "lineno") and failure.site.mine and odd not in (
             failure.node, getattr(failure.node, "func", None)):
+        odd = bound_once(odd, failure) or odd
         return change(failure.site, [(odd, cast(failure.site, odd, home))])
+    if is_cast:
+        return change(entry.site, [(node, recast(entry.site, node, home))])
     return None
+
+
+def bound_once(odd, failure):
+    """What a name was bound to, where it is read again further down: cast there, once."""
+    source, line = frames.scope(failure.site), failure.site.line
+    name = where.base_name(odd)
+    if source is None or not isinstance(name, ast.Name):
+        return None
+    again = any(isinstance(node, ast.Name) and node.id == name.id and node.lineno > line
+                and isinstance(node.ctx, ast.Load) for node in own_nodes(source))
+    before = [b for b in bindings(source, name.id) if b.line < line]
+    plain = before and before[-1].kind == "value" and not before[-1].pick
+    return before[-1].node if again and plain else None
+
+
+def on_line(failure):
+    """The attributes read on the line that failed: beside an odd parameter there may be another."""
+    source, line = frames.scope(failure.site), failure.site.line
+    return [node for node in own_nodes(source) if isinstance(node, ast.Attribute)
+            and node.lineno == line and isinstance(node.ctx, ast.Load)] if source else []
+
+
+def dtype_of(node, site):
+    value = values.look_up(node, site)
+    return where.dtype_of(value) if values.is_tensor(value) else None
 
 
 def is_quantised(dtype):
@@ -164,6 +200,8 @@ def piece_of(step, node, name):
     if inside or not hasattr(node, "lineno"):
         return None
     if isinstance(node, ast.Call):
+        if where.operation(node) in SEVERAL:
+            return None
         parts = [part for part in all_parts(node) if text(part) == name]
         if any(values.look_up(part, step.site) is not values.MISSING and not values.is_tensor(
                 values.look_up(part, step.site)) for part in parts):

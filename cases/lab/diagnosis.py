@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from cases.lab import compiled, cure, elsewhere, frames, origin, values, where
+from cases.lab import calls, compiled, cure, elsewhere, frames, origin, values, where
 from cases.lab.autocast import autocast_around
 from cases.lab.calls import name_of
 from cases.lab.household import INTO, Household
@@ -15,7 +15,7 @@ from cases.lab.source import branch, statement_line, text
 
 ABOUT_DTYPES = re.compile(
     r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
-    r"precision|overflow|fp16|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat",
+    r"precision|overflow|fp16|integral|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat",
     re.IGNORECASE)
 NOT_DTYPES = re.compile(r"modified by an inplace operation|graph a second time|"
                         r"does not require grad|shapes? .*cannot be multiplied|size mismatch|"
@@ -34,7 +34,7 @@ MET = (re.compile(r"attn_mask\.dtype: (?:c10::)?(\w+)"), re.compile(
     re.IGNORECASE))
 HOOK = re.compile(r"hook '?(\w+)'? has changed the (?:type|dtype)|hook .* returned", re.IGNORECASE)
 OVERFLOW = re.compile(r"cannot be converted to type (?:at::|c10::)?(\w+) without overflow")
-INDICES = re.compile(r"scalar types: Long, Int|tensors used as indices must be|"
+INDICES = re.compile(r"scalar types: Long, Int|must be integral|tensors used as indices must be|"
                      r"expected scalar type Long but found|"
                      r"Expected (?:dtype )?int(?:32|64).*for index|index.*must be.*(?:int|long)|"
                      r"\"\w*nll_loss\w*\" not implemented for '(?:Int|Half|Float|Double)'|"
@@ -50,9 +50,6 @@ SCALER = {
         "scaler.unscale_ comes before scaler.step, once.",
     "scale_() has already been called": "the loss was scaled twice.",
 }
-# Several results: there is no casting them back in one go.
-SEVERAL = ("eigh", "eig", "svd", "qr", "lu", "slogdet", "lstsq", "topk", "sort", "max", "min",
-           "median", "mode", "kthvalue")
 FUSED = ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
 BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
 NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
@@ -244,6 +241,8 @@ class Reader:
         failure = self.failure
         ints = (torch.int64, torch.int32, torch.bool, torch.uint8)
         named = "target" if "loss" in failure.op or "cross_entropy" in failure.op else None
+        if integral := re.search(r"(\w+) must be integral", self.message):
+            named = integral[1]
         wrong = [o for o in failure.operands if o.name == named and o.dtype != torch.int64] or \
                 [o for o in failure.operands if o.dtype not in ints] or \
                 [o for o in failure.operands if o.dtype == torch.int32]
@@ -294,7 +293,7 @@ class Reader:
         if device == "cpu" and is_low(dtype):
             result.case = "cpu_half"
         self.tell(odd, torch.float32, known=True, cure_it=False)
-        if failure.op in SEVERAL:
+        if failure.op in calls.SEVERAL:
             trail = origin.trace(failure, odd)
             change = cure.along(trail, failure, odd.node, torch.float32, whole=True)
             result.cure = change and {**change, "costs": cure.price(dtype, torch.float32)}
@@ -501,6 +500,11 @@ class Reader:
             return False
         floats = [o for o in failure.operands
                   if where.is_floating(o.dtype) or cure.is_quantised(o.dtype)]
+        if len({o.dtype for o in floats}) == 1 and (plain := self.no_float()) is not None:
+            home = floats[0].dtype
+            result.said = f"{failure.op} met {name_of(plain.dtype)} in `{plain.name}`."
+            self.tell(plain, home, known=True)
+            return True
         if len({o.dtype for o in floats}) == 1:
             floats = self.with_unseen(floats)
         dtypes = {o.dtype for o in floats}
@@ -517,6 +521,12 @@ class Reader:
         result.case = self.matching_case(odd, dtypes)
         self.tell(odd, home, known, line=line)
         return True
+
+    def no_float(self):
+        """The operand of integers or bools that the message names beside a float, or None."""
+        named = {NAMES.get(word.lower()) for word in re.findall(
+            r"\b(Bool|Long|Int|Short|Char|Byte)\b", self.message)}
+        return next((o for o in self.failure.operands if o.dtype in named), None)
 
     def with_unseen(self, floats):
         """Add the operand that no name holds, where the message names a dtype that none has.
@@ -600,9 +610,9 @@ class Reader:
             change = self.convert_module(dtype, home)
         if change is None:
             change = cure.along(trail, failure, node, home)
-            made = trail.how == "made" and change and "dtype=" in change["code"] and \
-                "rand" not in change["code"]  # random numbers would be others
-            change = change and {**change, "costs": cure.price(dtype, home, made)}
+            made = trail.how == "made" and change and "dtype=" in change["code"]
+            drawn = "; random numbers are others" if made and "rand" in change["code"] else ""
+            change = change and {**change, "costs": cure.price(dtype, home, made) + drawn}
         result.cure = change
         if change is None:
             result.sure = False

@@ -74,8 +74,7 @@ class Household:
 
     def household(self):
         """Return ({dtype: elements}, {dtype: tensors}) of the model, or of all tensors in sight."""
-        root = self.failure.root
-        root = next(self.models(), None) if root is None else root
+        root = self.largest()
         elements, pieces = {}, {}
         if root is not None:
             tensors = {id(t): t for _, module in values.walk(root)
@@ -93,9 +92,18 @@ class Household:
         self.pieces = pieces
         return elements, pieces
 
-    def models(self):
-        return (value for site in self.sites for value in site.locals.values()
-                if values.is_module(value))
+    def largest(self):
+        """The model in sight with most parameters: a layer kept in a list is in no module."""
+        best, most, seen = self.failure.root, 0, set()
+        for site in self.sites:
+            for value in site.locals.values():
+                if not values.is_module(value) or id(value) in seen:
+                    continue
+                seen.update(id(module) for _, module in values.walk(value))
+                count = sum(where.parameters_of(value).values())
+                if count > most:
+                    best, most = value, count
+        return best
 
     def made(self, parameter, dtype):
         """The (Site, node) in the frames that gave a module's parameter its dtype, or None.

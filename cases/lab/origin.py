@@ -108,7 +108,8 @@ class Tracker(Past):
         for _ in range(STEPS):
             key = (id(place[0]), id(place[1]), place[2], place[3])
             if key in self.visited:
-                break
+                self.doubt(f"`{text(place[0])}` is fed back to itself in a loop")
+                return
             self.visited.add(key)
             place = self.back(*place)
             if place is None:
@@ -141,7 +142,7 @@ class Tracker(Past):
             return self.back_literal(node, site, line, pick)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return node.elt, site, node.elt.lineno, pick[1:]
-        return self.end("made" if isinstance(node, ast.Constant) else "unknown", node, site, line)
+        return self.end("made" if isinstance(node, ast.Compare) else "unknown", node, site, line)
 
     def is_other(self, node, site, line, pick):
         """True if what is followed is a tensor of another dtype: then the road went wrong."""
@@ -489,7 +490,11 @@ class Tracker(Past):
             if node.attr in own:
                 self.doubt(f"what set `{text(node)}` is not in sight")
             return self.end("attribute" if node.attr in own else "unknown", node, site, line)
-        if pick or not values.is_tensor(own.get(node.attr)):
+        # A float64 one comes from what made it; another is odd for being no buffer.
+        by_function = self.dtype == torch.float64 and isinstance(
+            made[0], ast.Call) and self.function_of(*made)[0] is not None
+        if pick or by_function or not values.is_tensor(own.get(node.attr)):
+            self.add(made[1], made[2], made[0], node.attr)
             return (*made, pick)
         self.end("attribute", node, site, line)
         self.add(made[1], made[2], made[0], f"{text(node.value)}.{node.attr}", "attribute")
@@ -516,7 +521,8 @@ class Tracker(Past):
         for inside, source in self.methods(owner):
             for part in own_nodes(source):
                 if isinstance(part, ast.Assign) and any(
-                        text(t) == f"self.{name}" for t in part.targets):
+                        text(t) == f"self.{name}" for t in part.targets) and \
+                        getattr(part.value, "value", True) is not None:
                     return part.value, inside, part.lineno
                 if isinstance(part, ast.Call) and text(part.func) == "self.register_buffer" and \
                         len(part.args) > 1 and getattr(part.args[0], "value", None) == name:

@@ -150,6 +150,11 @@ class Past:
         if callee is MISSING and isinstance(node.func, ast.Attribute):
             owner = self.value_at(node.func.value, site, line)
             callee = values.attribute(owner, node.func.attr)
+        if callee is not MISSING and not is_a(callee, (types.FunctionType, types.MethodType, type)):
+            # What lru_cache and its like keep; or an object of the reader's that can be called.
+            kept = values.stored(callee).get("__wrapped__")
+            callee = kept if kept is not None else callee if values.is_module(
+                callee) else values.attribute(callee, "__call__")
         if is_a(callee, types.MethodType):
             function, owner = callee.__func__, callee.__self__
         else:

@@ -314,6 +314,9 @@ def odd_dtype(failure, sites):
 
 def parameters_of(root):
     """Return a Counter of how many elements a model's floating parameters have, by dtype."""
+    key = "parameters", id(root)
+    if key in values._memory.known:
+        return values._memory.known[key]
     counted, seen = Counter(), set()
     with torch._C.DisableTorchFunction():
         for _, module in values.walk(root):
@@ -321,6 +324,7 @@ def parameters_of(root):
                 if parameter.dtype.is_floating_point and id(parameter) not in seen:
                     seen.add(id(parameter))
                     counted[parameter.dtype] += size_of(parameter)
+    values._memory.known[key] = counted
     return counted
 
 
