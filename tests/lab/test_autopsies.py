@@ -74,10 +74,13 @@ judged = {}
 
 
 @pytest.fixture(autouse=True)
-def default_dtype():
-    """A script may set another, which its autopsy has to see, and the next test not."""
+def switches():
+    """A script may set another default dtype, which its autopsy has to see; a cure may switch the
+    encoder's fused road off. The next test must see neither."""
+    fused = torch.backends.mha.get_fastpath_enabled()
     yield
     torch.set_default_dtype(torch.float32)
+    torch.backends.mha.set_fastpath_enabled(fused)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
