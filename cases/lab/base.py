@@ -1,6 +1,7 @@
 """What needs no torch: bad input, the command line's parser, torch ids, TOML."""
 
 import argparse
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +17,15 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message):
         raise BadInput(message)
+
+
+def obey(command, *args):
+    """Return a command's exit code; BadInput becomes one line on standard error, and 2."""
+    try:
+        return command(*args)
+    except BadInput as error:
+        print(f"python -m cases: {error}", file=sys.stderr)
+        return 2
 
 
 def number(torch_id):

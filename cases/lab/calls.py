@@ -42,9 +42,6 @@ def is_fraction(*nodes):
         for node in nodes if isinstance(node, ast.AST) for part in ast.walk(node))
 
 
-def name_of(dtype):
-    return str(dtype).replace("torch.", "")
-
 
 def receiver_of(node, site):
     """The node that a method is called on; None for a plain function, as torch.exp is."""

@@ -13,7 +13,7 @@ import torch
 import cases
 from cases.lab import emulate, explain, gate, script, torches
 from cases.lab.anywhere import ask
-from cases.lab.base import BadInput, OneLineParser
+from cases.lab.base import BadInput, OneLineParser, obey
 from cases.lab.case import Missing
 from cases.lab.run import check_device
 
@@ -198,12 +198,12 @@ DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
 
 
 def main(argv=None):
-    try:
+    def command():
         args = parser().parse_args(argv)
         return DO[args.command](args)
-    except BadInput as error:
-        print(f"python -m cases: {error}", file=sys.stderr)
-        return 2
+
+    try:
+        return obey(command)
     except (OSError, RuntimeError) as error:
         print(f"python -m cases: {error}", file=sys.stderr)
         return 1

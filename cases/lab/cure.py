@@ -6,9 +6,10 @@ import linecache
 import torch
 
 from cases.lab import frames, values, where
-from cases.lab.calls import SEVERAL
-from cases.lab.origin import CREATES, LIKE, Function, keyword_of, name_of, text
-from cases.lab.source import bindings, own_nodes
+from cases.lab.calls import CREATES, LIKE, SEVERAL, keyword_of
+from cases.lab.case import dtype_name
+from cases.lab.functions import Function
+from cases.lab.source import bindings, own_nodes, text
 
 LONGEST = 4_000  # characters of a statement that is shown changed
 REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
@@ -70,7 +71,7 @@ def torch_name(site):
 
 
 def dtype_text(site, dtype):
-    return f"{torch_name(site)}.{name_of(dtype)}"
+    return f"{torch_name(site)}.{dtype_name(dtype)}"
 
 
 def cast(site, node, dtype, quantised=False):
@@ -240,5 +241,5 @@ def price(dtype, home, made=False):
     if where.is_floating(dtype) and (torch.finfo(dtype).bits > torch.finfo(home).bits
                                     or (dtype, home) == (torch.float16, torch.bfloat16)):
         digits = f" ({DIGITS[home]})" if home in DIGITS else ""
-        return f"a copy, and one rounding to {name_of(home)}{digits}"
-    return f"a copy in {name_of(home)}; nothing is rounded"
+        return f"a copy, and one rounding to {dtype_name(home)}{digits}"
+    return f"a copy in {dtype_name(home)}; nothing is rounded"

@@ -8,10 +8,10 @@ import torch
 
 from cases.lab import calls, compiled, cure, elsewhere, frames, origin, values, where
 from cases.lab.autocast import autocast_around
-from cases.lab.calls import name_of
+from cases.lab.case import dtype_name
 from cases.lab.household import INTO, Household
 from cases.lab.messages import dtypes_in
-from cases.lab.source import branch, statement_line, text
+from cases.lab.source import branch, own_nodes, statement_line, text
 
 ABOUT_DTYPES = re.compile(
     r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
@@ -122,7 +122,7 @@ class Reader:
         """The Failure, or a call of torch's below it that was given no tensor: torch.full(…)."""
         site = sites[-1]
         node = frames.working(site) if site is not failure.site else None
-        if site.mine and isinstance(node, ast.Call) and origin.is_torch(
+        if site.mine and isinstance(node, ast.Call) and values.is_torch(
                 values.look_up(node.func, site)):
             return where.Failure(site, node, [], *where.module_of(sites))
         return failure
@@ -145,7 +145,7 @@ class Reader:
             elif tensor.is_nested:
                 told["layout"] = "nested"
             elif tensor.layout is not torch.strided:
-                told["layout"] = name_of(tensor.layout)
+                told["layout"] = dtype_name(tensor.layout)
 
     # --- kinds of failures ----------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Reader:
             return
         site, node = made
         here = origin.Step(failure.site, failure.site.line, failure.node, odd.name)
-        result.road = [self.station(step.site, step.line, step.node, step.name, torch.float16,
+        result.road = [self.station(step.site, step.line, step.name, torch.float16,
                                     step.how)
                        for step in (origin.Step(site, node.lineno, node, text(node), "parameter"),
                                     here)]
@@ -219,8 +219,9 @@ class Reader:
             return False
         dtype = NAMES.get(found[1].lower())
         result, failure = self.result, self.failure
-        result.said = (f"A number is written into a {name_of(dtype) if dtype else found[1]} tensor "
-                       "that is larger than any number of that dtype.")
+        told = dtype_name(dtype) or found[1]
+        result.said = (f"A number is written into a {told} tensor that is larger than any number "
+                       "of that dtype.")
         result.case, result.sure = "cpu_half", True
         number = next((part for _, part in reversed(where.arguments_of(failure.node))
                        if is_number(part, failure.site)), None)
@@ -251,7 +252,7 @@ class Reader:
         if failure.op == "embedding" and (own := [o for o in wrong if o.name == "input"]):
             wrong = own
         self.result.said = (f"`{wrong[0].name}` are places, not numbers: integers, and they are "
-                            f"{name_of(wrong[0].dtype)}.")
+                            f"{dtype_name(wrong[0].dtype)}.")
         self.tell(wrong[0], torch.int64, known=True)
         return True
 
@@ -270,7 +271,7 @@ class Reader:
             return True
         dtype, device = odd.dtype, odd.tensor.device.type
         version = torch.__version__.split("+")[0]
-        result.said = f"{failure.op} takes no {name_of(dtype)} on {device} in torch {version}."
+        result.said = f"{failure.op} takes no {dtype_name(dtype)} on {device} in torch {version}."
         if "`~`" in self.message and isinstance(failure.node, ast.BinOp):
             self.tell(odd, torch.bool, known=True, cure_it=False)
             change = cure.change(failure.site, [
@@ -362,7 +363,7 @@ class Reader:
         failure = self.failure
         if found[1] is None:
             odd = failure.operands[0]
-            self.result.said = f"The condition `{odd.name}` is {name_of(odd.dtype)}, not bool."
+            self.result.said = f"The condition `{odd.name}` is {dtype_name(odd.dtype)}, not bool."
             self.tell(odd, torch.bool, known=True)
             return True
         kept = NAMES.get(found[1].lower())
@@ -372,9 +373,9 @@ class Reader:
         if isinstance(failure.node, ast.AugAssign):
             odd = next(o for o in failure.operands if o.dtype == kept)
         home = next((getattr(torch, name) for name in dtypes_in(self.message)
-                     if name != name_of(kept)), torch.float32)
-        self.result.said = (f"The result is {name_of(home)}, and `{odd.name}`, which is to hold "
-                            f"it, is {name_of(kept)}.")
+                     if name != dtype_name(kept)), torch.float32)
+        self.result.said = (f"The result is {dtype_name(home)}, and `{odd.name}`, which is to hold "
+                            f"it, is {dtype_name(kept)}.")
         self.tell(odd, home, known=True)
         return True
 
@@ -396,7 +397,7 @@ class Reader:
         call = frames.working(site)
         if not isinstance(call, ast.Call):
             return False
-        start = call.func.value if isinstance(call.func, ast.Attribute) and not origin.is_torch(
+        start = call.func.value if isinstance(call.func, ast.Attribute) and not values.is_torch(
             values.look_up(call.func.value, site)) else (call.args or [None])[0]
         if start is None:
             return False
@@ -408,7 +409,6 @@ class Reader:
             return True
         site, node, line, operands, module, path = found
         self.failure = where.Failure(site, node, operands, module, path, self.failure.root)
-        self.at_forward = line
         self.to_where()
         at = f"{frames.show_file(site.filename)}:{line}"
         self.result.said += f" It is {self.failure.op}, at {at}."
@@ -440,7 +440,7 @@ class Reader:
             parts = [part for _, part in where.arguments_of(node)]
             calls = [p for p in parts if isinstance(p, (ast.Call, ast.BinOp, ast.Name))
                      and not values.is_a(values.look_up(p, site), (int, float))
-                     and not origin.is_torch(values.look_up(p, site))]
+                     and not values.is_torch(values.look_up(p, site))]
             if not calls:
                 return None
             node = calls[0]
@@ -502,7 +502,7 @@ class Reader:
                   if where.is_floating(o.dtype) or cure.is_quantised(o.dtype)]
         if len({o.dtype for o in floats}) == 1 and (plain := self.no_float()) is not None:
             home = floats[0].dtype
-            result.said = f"{failure.op} met {name_of(plain.dtype)} in `{plain.name}`."
+            result.said = f"{failure.op} met {dtype_name(plain.dtype)} in `{plain.name}`."
             self.tell(plain, home, known=True)
             return True
         if len({o.dtype for o in floats}) == 1:
@@ -516,8 +516,8 @@ class Reader:
             result.said = (f"{failure.op} met {self.told(dtypes)}.")
             result.asks.append(f"Which dtype is meant here: {self.told(dtypes)}? Cast the other.")
             return True
-        result.said = (f"{failure.op} met {name_of(odd.dtype)} in `{odd.name}` beside "
-                       f"{name_of(home)}.")
+        result.said = (f"{failure.op} met {dtype_name(odd.dtype)} in `{odd.name}` beside "
+                       f"{dtype_name(home)}.")
         result.case = self.matching_case(odd, dtypes)
         self.tell(odd, home, known, line=line)
         return True
@@ -545,7 +545,7 @@ class Reader:
         unseen = [part for _, part in where.arguments_of(node) if id(part) not in held
                   and (isinstance(part, (ast.Call, ast.BinOp, ast.Starred)) or values.look_up(
                       where.base_name(part) or part, site) is values.MISSING)
-                  and not origin.is_torch(values.look_up(part, site))]
+                  and not values.is_torch(values.look_up(part, site))]
         if not unseen:
             return floats
         name = text(unseen[0]).replace("self.", "", 1)
@@ -569,17 +569,17 @@ class Reader:
         return {o.dtype for o in self.failure.operands if where.is_floating(o.dtype)}
 
     def told(self, dtypes):
-        return " and ".join(sorted(name_of(dtype) for dtype in dtypes)) or "no floats"
+        return " and ".join(sorted(dtype_name(dtype) for dtype in dtypes)) or "no floats"
 
     def tell(self, odd, home, known, line=None, cure_it=True):
         """Fill in the odd operand, its road, and the cure at its seam."""
         name, tensor, node, dtype = odd
         result, failure = self.result, self.failure
-        result.odd = {"name": name, "dtype": name_of(dtype)}
+        result.odd = {"name": name, "dtype": dtype_name(dtype)}
         trail = origin.trace(failure, odd, line)
         steps = self.weights_road(tensor, trail)
         for step in steps:
-            told = self.station(step.site, step.line, step.node, step.name, dtype, step.how)
+            told = self.station(step.site, step.line, step.name, dtype, step.how)
             last = result.road[-1] if result.road else {}
             if (last.get("file"), last.get("line")) == (told["file"], told["line"]):
                 last["how"] = last["how"] or told["how"]
@@ -589,13 +589,13 @@ class Reader:
             known = trail.how == "numpy" or self.house.mostly(home, dtype)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
-            result.asks.append(f"Which dtype is meant at this line: {name_of(home)}, as is "
-                               f"assumed here, or {name_of(dtype)}?")
+            result.asks.append(f"Which dtype is meant at this line: {dtype_name(home)}, as is "
+                               f"assumed here, or {dtype_name(dtype)}?")
         if self.is_into(odd) and trail.how in ("cast", "made", "attribute", "buffer") and (
                 trail.how == "cast" or any(cure.chosen(step.node) for step in trail.steps[:1]
                                            if isinstance(step.node, ast.Call))):
             known = False  # someone chose the dtype of what is written into
-            result.asks.append(f"Is `{name}` meant to stay {name_of(dtype)}? Then cast what is "
+            result.asks.append(f"Is `{name}` meant to stay {dtype_name(dtype)}? Then cast what is "
                                "written into it.")
         result.sure = known and not trail.doubts
         if not cure_it:
@@ -617,7 +617,7 @@ class Reader:
         if change is None:
             result.sure = False
             result.asks.append(f"Where does your own code hand it over? Cast it there: "
-                               f".to({name_of(home)}).")
+                               f".to({dtype_name(home)}).")
 
     def is_into(self, odd):
         """True for the tensor that an op writes into, or for one that autocast made to be written.
@@ -665,9 +665,9 @@ class Reader:
             change = mine and cure.change(
                 site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
             count = sum(where.size_of(tensor) for _, tensor in left)
-            return change and {**change, "costs": f"{count:,} weights become {name_of(home)} for "
-                               "good, and are trained in it; an optimizer made before keeps its "
-                               "state in the old dtype"}
+            return change and {**change, "costs": f"{count:,} weights become {dtype_name(home)} "
+                               "for good, and are trained in it; an optimizer made before keeps "
+                               "its state in the old dtype"}
         return None
 
     def is_held(self, dtype):
@@ -694,10 +694,10 @@ class Reader:
             return "chatglm_prefix"
         return None
 
-    def station(self, site, line, node, name, dtype, how):
+    def station(self, site, line, name, dtype, how):
         return {"file": frames.show_file(site.filename), "line": line,
                 "code": line_text(site, line), "name": cut(name, 80),
-                "dtype": name_of(dtype), "how": how}
+                "dtype": dtype_name(dtype), "how": how}
 
     def say_autocast(self):
         failure, result = self.failure, self.result
@@ -718,7 +718,7 @@ class Reader:
             result.autocast = (f"The block at {at} is for {around['device']}; these tensors are on "
                                f"{device}, where it does nothing.")
         else:
-            dtype = name_of(around["dtype"]) if around["dtype"] else "a dtype that cannot be read"
+            dtype = dtype_name(around["dtype"]) or "a dtype that cannot be read"
             unsure = "" if around["enabled"] else ", if it is switched on"
             result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
 
@@ -754,7 +754,7 @@ def cure_line(site, line):
     """(node, its own text) of the statement at a line: something to put a line before."""
     source = frames.scope(site)
     start = statement_line(site, line)
-    for node in origin.own_nodes(source) if source is not None else ():
+    for node in own_nodes(source) if source is not None else ():
         if isinstance(node, ast.stmt) and node.lineno == start:
             return whole_line(site, start)
     return None

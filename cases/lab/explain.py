@@ -17,7 +17,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-from cases.lab.base import FORMAT, ROOT, BadInput, OneLineParser, read_toml, spans
+from cases.lab.base import FORMAT, ROOT, BadInput, OneLineParser, obey, read_toml, spans
 from cases.lab.messages import plain
 
 LIMIT = 1_000_000  # bytes; more is a log, not a message
@@ -536,10 +536,7 @@ def main(argv):
     parser = OneLineParser(prog="python -m cases explain", description=__doc__.splitlines()[0])
     add_arguments(parser)
     try:
-        return do_explain(parser.parse_args(argv))
-    except BadInput as error:
-        print(f"python -m cases: {error}", file=sys.stderr)
-        return 2
+        return obey(lambda: do_explain(parser.parse_args(argv)))
     except BrokenPipeError:  # as by `| head`; what is still to be written has no reader either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -165,10 +165,10 @@ _parsing = threading.Lock()
 def tree(filename):
     """Return the ast of a file, or None where there is no source or too much of it."""
     key = filename, None
-    if key not in values._memory.known:
+    if key not in values.memory.known:
         lines = linecache.getlines(filename)
-        values._memory.known[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
-    return values._memory.known[key]
+        values.memory.known[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
+    return values.memory.known[key]
 
 
 def parse(source, first=1):
@@ -202,15 +202,15 @@ def scope(site):
     if site.name == "<module>":
         return tree(site.filename)
     key = site.filename, site.code.co_firstlineno, site.name
-    if key not in values._memory.known:
+    if key not in values.memory.known:
         # The lines of the function are enough, and quicker; a comprehension's do not parse.
         source = None if site.name in COMPREHENSIONS else function_lines(site)
         source = tree(site.filename) if source is None else source
-        values._memory.known[key] = next(
+        values.memory.known[key] = next(
             (node for node in ast.walk(source) if starts(node) == key[1] and fits(node, site.name)),
             None,
         ) if source is not None else None
-    return values._memory.known[key]
+    return values.memory.known[key]
 
 
 def function_lines(site):

@@ -5,7 +5,8 @@ import ast
 import torch
 
 from cases.lab import frames, values, where
-from cases.lab.calls import cast_of, name_of
+from cases.lab.calls import cast_of
+from cases.lab.case import dtype_name
 from cases.lab.source import own_nodes
 
 INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
@@ -157,7 +158,7 @@ def census(counted, model):
     """What a model's parameters are, or the tensors in sight, in words."""
     if not counted:
         return ""
-    told = ", ".join(f"{number:,} {name_of(dtype)}" for dtype, number in
+    told = ", ".join(f"{number:,} {dtype_name(dtype)}" for dtype, number in
                      sorted(counted.items(), key=lambda pair: -pair[1]))
     return f"The model's parameters: {told}." if model else \
         f"Tensors in the functions of this traceback: {told}."

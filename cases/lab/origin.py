@@ -20,13 +20,14 @@ from cases.lab.calls import (
     LOADS,
     cast_of,
     keyword_of,
-    name_of,
     receiver_of,
 )
+from cases.lab.case import dtype_name
 from cases.lab.functions import Function, left_over
 from cases.lab.past import DEPTH, Past
 from cases.lab.source import (
     ANY,
+    as_call,
     bindings,
     default_of,
     entries,
@@ -223,7 +224,7 @@ class Tracker(Past):
         if len(unknown) == 1:
             return unknown[0], site, line, ()
         if unknown and len({frozenset(names_in(node)) for node in unknown}) > 1:
-            self.doubt(f"which of the operands in `{text(whole)}` was {name_of(self.dtype)} "
+            self.doubt(f"which of the operands in `{text(whole)}` was {dtype_name(self.dtype)} "
                        "cannot be read any more")
         if unknown:
             return unknown[0], site, line, ()
@@ -346,7 +347,7 @@ class Tracker(Past):
                 if rest is not None and place - number >= rest:
                     place = None  # it was passed by its name
                     continue
-                hook = self.hooked(caller, node.value, place - number, value)
+                hook = self.hooked(caller, place - number, value)
                 if hook is not None:
                     return hook
                 return node.value, caller, line, (place - number, *pick)
@@ -372,7 +373,7 @@ class Tracker(Past):
     def hand_over(self, site, line, call, node, pick):
         self.add(site, line, call, text(node), inside=pick)
 
-    def hooked(self, caller, node, place, value):
+    def hooked(self, caller, place, value):
         """Go on in a forward pre-hook, where one changed the arguments of a module's call."""
         if not caller.filename.replace("\\", "/").endswith("torch/nn/modules/module.py"):
             return None
@@ -443,7 +444,7 @@ class Tracker(Past):
         if values.is_tensor(owner) or node.attr in ("T", "mT", "data", "grad", "real"):
             return node.value, site, line, pick
         if (function := values.getter(owner, node.attr)) is not None:
-            return self.back_function(function, owner, called(node), site, line, pick)
+            return self.back_function(function, owner, as_call(node), site, line, pick)
         if values.is_module(owner):
             return self.back_stored(node, owner, site, line, pick)
         if pick and (put := self.attribute_filled(owner, node.attr)):
@@ -740,11 +741,6 @@ class Tracker(Past):
         if how == "unknown":
             self.doubt(f"where `{entry_name(node)}` got its dtype cannot be read from here")
         return None
-
-
-def called(node):
-    """A property as the call that it is, in the place where it is read."""
-    return ast.copy_location(ast.Call(node, [], []), node)
 
 
 def parametrized(module, name, dtype):

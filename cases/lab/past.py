@@ -26,6 +26,7 @@ from cases.lab.calls import (
 from cases.lab.functions import Function
 from cases.lab.source import (
     Binding,
+    as_call,
     bindings,
     bound_in,
     branch,
@@ -107,7 +108,7 @@ class Past:
         if site.code is not None and site.code.co_flags & 0x20:  # a generator: who made it?
             node = self.maker(node, caller, line)
         if isinstance(node, ast.Call):
-            node = self.lazy(node, site, caller, line)
+            node = self.lazy(node, caller, line)
         if site.code is not None and site.code.co_flags & 0x280:  # a coroutine
             called = values.look_up(node.func, caller) if isinstance(node, ast.Call) else None
             if not is_a(called, types.FunctionType) or called.__code__ is not site.code:
@@ -131,7 +132,7 @@ class Past:
             node = binding.node if binding and binding.kind == "value" else None
         return node
 
-    def lazy(self, node, site, caller, line):
+    def lazy(self, node, caller, line):
         """The call of f in `map(f, xs)`, which runs when a list or a loop asks for it."""
         while isinstance(node, ast.Call) and text(node.func) in ("list", "tuple", "next", "sum",
                                                                  "max", "min", "sorted", "dict"):
@@ -378,7 +379,7 @@ class Past:
         if isinstance(node, ast.Attribute):
             owner = self.value_at(node.value, site, line)
             function = values.getter(owner, node.attr)
-            call = ast.copy_location(ast.Call(node, [], []), node)
+            call = as_call(node)
             self.kept.append(call)
             return function and self.dtype_of_ends(function, owner, call, site, line, deeper)
         if isinstance(node, ast.BinOp):

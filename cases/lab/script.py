@@ -15,7 +15,7 @@ import tokenize
 import types
 from importlib.machinery import SourceFileLoader
 
-from cases.lab.base import BadInput, OneLineParser
+from cases.lab.base import BadInput, OneLineParser, obey
 
 ALLOWED = "allowed: a file of Python text"
 NOTHING = {"error": None, "where": None, "odd": None, "road": [], "cure": None, "case": None,
@@ -176,8 +176,4 @@ def main(argv):
     """`python -m cases autopsy`, without the import of torch that other commands need."""
     parser = OneLineParser(description="Run a script and explain what it raised.")
     add_arguments(parser)
-    try:
-        return do_autopsy(parser.parse_args(argv))
-    except BadInput as error:
-        print(f"python -m cases: {error}", file=sys.stderr)
-        return 2
+    return obey(lambda: do_autopsy(parser.parse_args(argv)))

@@ -251,6 +251,11 @@ def entry_of(node):
     return ast.copy_location(ast.Subscript(node, ast.Constant(ANY), ast.Load()), node)
 
 
+def as_call(node):
+    """A property as the call that it is, in the place where it is read."""
+    return ast.copy_location(ast.Call(node, [], []), node)
+
+
 @cached
 def all_entries(source):
     """Return {name: [(node, line, key)]} of what is put into lists and dicts of a function."""

@@ -22,12 +22,12 @@ class Memory(threading.local):
         self.known = {}
 
 
-_memory = Memory()
+memory = Memory()
 
 
 def forget():
     """Drop sources, which may be edited, and models, which are not ours to keep."""
-    _memory.known.clear()
+    memory.known.clear()
 
 
 def is_a(value, kinds):
@@ -208,15 +208,15 @@ def tensors_in(value, name):
 def walk(root):
     """Return [(path, module)] of a model, each once, as named_modules does but by no code of it."""
     key = "walk", id(root)
-    if key not in _memory.known:
+    if key not in memory.known:
         found, seen = [("", root)], {id(root)}
         for path, module in found:
             for name, child in held(module, "_modules").items():
                 if is_module(child) and id(child) not in seen:
                     seen.add(id(child))
                     found.append((f"{path}.{name}" if path else str(name), child))
-        _memory.known[key] = found
-    return _memory.known[key]
+        memory.known[key] = found
+    return memory.known[key]
 
 
 def own_tensors(module, stores=("_parameters", "_buffers")):

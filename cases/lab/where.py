@@ -82,10 +82,12 @@ def locate(error, program=None):
     "line", "code", "name", "dtype"} or None}. A ragged dimension of a nested tensor has
     length -1. The origin is the outermost call in the program that is handed the odd dtype.
     """
-    sites = frames.sites(error)
-    failure = failing(sites)
-    values.forget()
-    return None if failure is None else to_json(failure, origin(sites, failure, program))
+    try:
+        sites = frames.sites(error)
+        failure = failing(sites)
+        return None if failure is None else to_json(failure, origin(sites, failure, program))
+    finally:
+        values.forget()
 
 
 def to_json(failure, origin=None):
@@ -315,8 +317,8 @@ def odd_dtype(failure, sites):
 def parameters_of(root):
     """Return a Counter of how many elements a model's floating parameters have, by dtype."""
     key = "parameters", id(root)
-    if key in values._memory.known:
-        return values._memory.known[key]
+    if key in values.memory.known:
+        return values.memory.known[key]
     counted, seen = Counter(), set()
     with torch._C.DisableTorchFunction():
         for _, module in values.walk(root):
@@ -324,7 +326,7 @@ def parameters_of(root):
                 if parameter.dtype.is_floating_point and id(parameter) not in seen:
                     seen.add(id(parameter))
                     counted[parameter.dtype] += size_of(parameter)
-    values._memory.known[key] = counted
+    values.memory.known[key] = counted
     return counted
 
 
