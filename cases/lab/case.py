@@ -99,10 +99,37 @@ class Headline:
     text: str
     torches: tuple
 
-    def raised_by(self, outcome):
+    @property
+    def wanted(self):
+        """What `met_by` asks for, in words."""
+        return f"raise {self.text!r}"
+
+    def met_by(self, outcome):
         """True if `outcome` is this very error."""
         return (outcome.status == "raised" and outcome.error["type"] == self.type
                 and self.text in outcome.error["message"])
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A failure that no message announces: the program runs, and what it returns is wrong.
+
+    text: what people say of it. kinds: the kinds of costs by which the wrong number shows; one
+        is enough. torches: on which it really happens.
+    """
+
+    text: str
+    kinds: tuple
+    torches: tuple
+
+    @property
+    def wanted(self):
+        """What `met_by` asks for, in words."""
+        return f"run and have a cost of kind {' or '.join(self.kinds)}"
+
+    def met_by(self, outcome):
+        """True if `outcome` ran and has the wrong number."""
+        return outcome.status == "ran" and any(c["kind"] in self.kinds for c in outcome.costs)
 
 
 @dataclass(frozen=True)
@@ -117,12 +144,14 @@ class Case:
     watch: file names (ends of paths) whose lines the road is drawn from, besides model.py.
     surveys: ((name, "module:function"), …), more to record than outcomes. `function(device)`
         returns {part: [item, …]} in JSON, the same at each call; it runs in any torch.
+    costs: `costs(run, output) -> [cost, …]`, measured on the program that just ran: what the
+        case alone can see, such as attention to what is masked. See cases.lab.numerics.cost.
     """
 
     name: str
     title: str
     notebook: str
-    headline: Headline
+    headline: Headline | Silent
     factors: tuple
     fixes: tuple
     prepare: Callable
@@ -130,6 +159,11 @@ class Case:
     needs: tuple = ()
     watch: tuple = ()
     surveys: tuple = ()
+    costs: Callable | None = None
+
+    def cured(self, outcome):
+        """True if the program ran, and without the wrong number if the failure is a silent one."""
+        return outcome.status == "ran" and not self.headline.met_by(outcome)
 
     @property
     def folder(self):

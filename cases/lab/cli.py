@@ -14,7 +14,7 @@ import cases
 from cases.lab import emulate, explain, gate, script, torches
 from cases.lab.anywhere import ask
 from cases.lab.base import BadInput, OneLineParser, obey
-from cases.lab.case import Missing
+from cases.lab.case import Missing, Silent
 from cases.lab.run import check_device
 
 
@@ -91,11 +91,13 @@ def do_list(args):
 
 
 def entry(case):
+    silent = isinstance(case.headline, Silent)
     return {
         "case": case.name,
         "title": case.title,
         "notebook": case.notebook,
-        "error": {"type": case.headline.type, "message": case.headline.text},
+        "error": None if silent else {"type": case.headline.type, "message": case.headline.text},
+        "symptom": case.headline.text if silent else None,
         "factors": {factor.name: list(factor.values) for factor in case.factors},
         "fixes": [{"name": f.name, "origin": f.origin, "help": f.help} for f in case.fixes],
     }

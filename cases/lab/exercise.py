@@ -36,14 +36,15 @@ def check(case, my_fix, forbid=(), output_dtype=None, **setting):
     Returns a Judgement; never raises for what the fix does.
     """
     without = run(case, setting)
-    if without.status == "ran":
+    if case.cured(without):
         return Judgement(False, [f"On torch {without.torch} this program does not fail: "
                                  f"{without.said}. There is nothing to cure."])
     with_fix = run(case, setting, [my_fix])
     if with_fix.status == "raised":
         kind = "The same error is raised" if with_fix.verdict == "fails" else "It now raises"
         return Judgement(False, [f"{kind}: {with_fix.said}"])
-    bad = [item for item in with_fix.costs if item["kind"] in FORBIDDEN + tuple(forbid)]
+    forbidden = {*FORBIDDEN, *forbid, *getattr(case.headline, "kinds", ())}
+    bad = [item for item in with_fix.costs if item["kind"] in forbidden]
     lines = [f"It runs, but {item['text']}." for item in bad]
     wrong = output_dtype not in (None, with_fix.output_dtype)
     if wrong:

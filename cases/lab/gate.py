@@ -31,9 +31,10 @@ def fix_sets(case, setting, device, torch_id):
     names = [fix.name for fix in case.fixes]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
     sets = [()] + [(name,) for name in names] + [tuple(names)]
-    if ask(case, setting, (), device, torch_id, training=False).status == "raised":
+    if not case.cured(ask(case, setting, (), device, torch_id, training=False)):
         found = smallest_sufficient(
-            lambda subset: ask(case, setting, subset, device, torch_id, training=False), honest
+            lambda subset: ask(case, setting, subset, device, torch_id, training=False), honest,
+            cured=case.cured,
         )
         sets += [subset for subset, _ in found if 1 < len(subset) < len(names)]
     return sets
@@ -115,15 +116,15 @@ def check_surveys(case, torch_id, device):
 
 
 def headline(case, torch_id, device):
-    """The failing program must fail, in the words people meet, just where the case says so."""
+    """The failing program must fail, as people meet it, just where the case says so."""
     if device != "cpu" or torch_id not in [entry["id"] for entry in torches.listed()]:
         return []
     outcome = ask(case, None, (), device, torch_id, training=False)
-    if case.headline.raised_by(outcome) == (torch_id in case.headline.torches):
+    if case.headline.met_by(outcome) == (torch_id in case.headline.torches):
         return []
     should = "must" if torch_id in case.headline.torches else "must not"
-    return [f"{case.name}: on {torch_id} the program {should} raise "
-            f"{case.headline.text!r}; it did this: {outcome.said}"]
+    return [f"{case.name}: on {torch_id} the program {should} {case.headline.wanted}; "
+            f"it did this: {outcome.said}"]
 
 
 def differences(old, new, words=True):

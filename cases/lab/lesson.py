@@ -14,7 +14,7 @@ import torch
 import cases
 from cases.lab import emulate, evidence, torches
 from cases.lab.anywhere import ask
-from cases.lab.case import BadInput
+from cases.lab.case import BadInput, Headline, Silent
 from cases.lab.exercise import compare
 from cases.lab.numerics import TRAINING_STEPS
 from cases.lab.run import (
@@ -52,7 +52,7 @@ def index():
     One text can have several causes; the headlines come first.
     """
     every = [cases.load(name) for name in cases.NAMES]
-    found = {case.headline.text: {} for case in every}
+    found = {case.headline.text: {} for case in every if isinstance(case.headline, Headline)}
     for case in every:
         for torch_id, device in evidence.files(case):
             for outcome in evidence.outcomes(case, torch_id, device):
@@ -69,6 +69,18 @@ def index():
         for text, where in found.items()
     ]
     return Table("Find your error", ("the message says", "notebook, and where it was raised"), rows)
+
+
+def silent_index():
+    """What people say of each failure that raises nothing, and where: notebook and torch."""
+    rows = []
+    for case in map(cases.load, cases.NAMES):
+        if isinstance(case.headline, Silent):
+            listed = [torch_id for torch_id, device in evidence.files(case) if device == "cpu"]
+            met = torches.spans(case.headline.torches, listed)
+            rows.append((case.headline.text, f"{case.notebook[:2]} on torch {met}"))
+    return Table("Find your symptom", ("nothing is raised, but", "notebook, and where it was seen"),
+                 rows)
 
 
 def parameters(case, device, dtype, torch_id="current", **factors):
@@ -94,13 +106,15 @@ def reproduce(case, setting, device="cpu"):
         outcome = run(case, setting, (), device, training=False)
         print(f"{outcome.said}\nNot checked: {missing}")
         return
-    with steady():
-        program = prepare(case, setting, device)
-        if known.status == "raised":
+    if known.status == "raised":
+        with steady():
+            program = prepare(case, setting, device)
             expect_failure(lambda: call(program), known.error["type"], known.error["message"])
-        else:
-            call(program)
-            print(f"It runs, as recorded: output {known.output_dtype}.")
+        return
+    outcome = run(case, setting, (), device, training=False)
+    if (outcome.output_dtype, case.cured(outcome)) != (known.output_dtype, case.cured(known)):
+        raise AssertionError(f"recorded was: {known.said}; now it is: {outcome.said}")
+    print(f"Nothing is raised. It {outcome.said}.")
 
 
 def expect_failure(function, type_name, text):
@@ -171,16 +185,15 @@ def last_operations(case, setting, device="cpu", last=3):
 def expect_outcome(outcome, expected=None):
     """What another torch did, run there or recorded, must be `expected`; return it as a Table.
 
-    expected: a Headline; None: the program must run.
+    expected: a case's headline; None: the program must run.
     Raises AssertionError if the outcome is something else.
     """
     if expected is None:
-        fits, wanted = outcome.status == "ran", "a run without error"
+        fits, wanted = outcome.status == "ran", "run without error"
     else:
-        wanted = f"{expected.type} with {expected.text!r}"
-        fits = expected.raised_by(outcome)
+        fits, wanted = expected.met_by(outcome), expected.wanted
     if not fits:
-        raise AssertionError(f"expected {wanted}, but torch {outcome.torch} did this: "
+        raise AssertionError(f"the program must {wanted}, but torch {outcome.torch} did this: "
                              f"{outcome.said}")
     return Table(f"The program alone ({label_of(outcome)})", ("verdict", "what it did"),
                  [(verdict_of(outcome), outcome.said)])
@@ -278,7 +291,8 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     rows = [("no fix", "", verdict_of(one(())), one(()).said)]
     rows += [(f.name, f.origin, verdict_of(o), o.said) for f, o in alone.items()]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
-    found = smallest_sufficient(together, honest) if one(()).status == "raised" else []
+    found = ([] if case.cured(one(()))
+             else smallest_sufficient(together, honest, cured=case.cured))
     rows += [(" + ".join(subset), "set", verdict_of(o), o.said)
              for subset, o in found if len(subset) > 1]
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"

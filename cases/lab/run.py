@@ -295,6 +295,8 @@ def measure(case, setting, fixes, device, training):
     outcome.relative_error = numerics.one_digit(error)
     outcome.costs = numerics.parameter_costs(before, numerics.parameters(run.model))
     outcome.costs += numerics.output_costs(output, error, reference, run.dtype, expected)
+    if case.costs:
+        outcome.costs += case.costs(run, output)
     if run.training:
         outcome.costs += numerics.gradient_costs(run.model)
     if trained:
@@ -342,16 +344,17 @@ def subsets(names, most=None):
         yield from itertools.combinations(names, size)
 
 
-def smallest_sufficient(ask, names, most=2):
-    """Return the smallest sets of fixes that make the error go away.
+def smallest_sufficient(ask, names, most=2, cured=lambda outcome: outcome.status == "ran"):
+    """Return the smallest sets of fixes that make the failure go away.
 
     ask: function of a tuple of fix names that returns an Outcome; None says: not sufficient.
+    cured: says whether an Outcome is free of the failure; see cases.lab.case.Case.cured.
     A set is listed only if none of its parts is sufficient. Traps are the caller's to leave out.
     """
     found = []
     for subset in subsets(names, most):
         if subset and not any(set(smaller) <= set(subset) for smaller, _ in found):
             outcome = ask(subset)
-            if outcome and outcome.status == "ran":
+            if outcome and cured(outcome):
                 found.append((subset, outcome))
     return found

@@ -179,7 +179,7 @@ def test_every_listed_torch_was_recorded_and_none_is_older_than_the_case(name):
 def test_the_headline_was_raised_just_where_the_case_says(name):
     case = cases.load(name)
     raised = {torch_id for torch_id, device in evidence.files(case) if device == "cpu"
-              and case.headline.raised_by(evidence.find(case, None, (), torch_id))}
+              and case.headline.met_by(evidence.find(case, None, (), torch_id))}
     assert raised == set(case.headline.torches)
 
 
