@@ -1,4 +1,4 @@
-"""Record every case on every torch that can be had here.
+"""Record every case, and what the advice does, on every torch that can be had here.
 
     make evidence                            all that is missing or older than its case
     make evidence ARGS="--torch torch-2.6"   that torch alone; may be given more than once
@@ -19,7 +19,6 @@ from pathlib import Path
 import create
 from tqdm import tqdm
 
-import cases
 from cases.lab import evidence, gate, torches
 from cases.lab.case import BadInput, Missing
 
@@ -114,18 +113,19 @@ def main(arguments):
     parser = create.Parser(prog="env/evidence.py", description=__doc__.splitlines()[0])
     entries = {entry["id"]: entry for entry in torches.listed()}
     parser.add_argument("--torch", action="append", metavar="ID", help=", ".join(entries))
-    parser.add_argument("--case", action="append", metavar="CASE", help=", ".join(cases.NAMES))
+    names = [case.name for case in gate.units()]
+    parser.add_argument("--case", action="append", metavar="CASE", help=", ".join(names))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--cuda", action="store_true", help="permit CUDA builds")
     parser.add_argument("--again", action="store_true", help="record what is up to date too")
     parser.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
     parser.add_argument("--gather", metavar="DIR", help="take evidence from there")
     given = parser.parse_args(arguments)
-    for kind, allowed in (("torch", entries), ("case", cases.NAMES)):
+    for kind, allowed in (("torch", entries), ("case", names)):
         for name in getattr(given, kind) or ():
             if name not in allowed:
                 parser.error(f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}")
-    every = [cases.load(name) for name in given.case or cases.NAMES]
+    every = gate.units(given.case or ())
     if given.gather:
         if not Path(given.gather).is_dir():
             parser.error(f"--gather: no folder {given.gather!r}")

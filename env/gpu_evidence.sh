@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Record every case on this machine's GPU, with the torch that its python3 has:
+# Record every case, and the advice, on this machine's GPU, with the torch that its python3 has:
 #
 #     env/gpu_evidence.sh [OUT]        OUT is where the files go; build/gpu, if it is not named
 #
@@ -30,7 +30,7 @@ try:
 except ValueError as error:
     sys.exit(f"gpu_evidence.sh: {error}")
 print(evidence.machine(sys.argv[1]), file=sys.stderr)
-print(*cases.NAMES)
+print(*cases.NAMES, "advice")
 EOF
 ) || exit 1
 

@@ -19,7 +19,6 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 
@@ -29,6 +28,7 @@ from cases.lab.base import ROOT, BadInput
 from cases.lab.case import Missing
 from cases.lab.messages import same_error
 from cases.lab.run import check_device, steady
+from cases.lab.table import Table
 
 ARTICLES = ("encoder", "c10half", "chatglm")
 EFFECTS = ("holds", "harms", "fails", "no effect", "idle", "not shown")
@@ -359,6 +359,30 @@ class Answer:
                     f"{', '.join(scenes)} ({span})" for span, scenes in spans.items()))
         return ". ".join(parts)
 
+    @property
+    def lines(self):
+        """Where the verdict holds, what it was seen by, why, and what to do instead."""
+        item = self.advice
+        return [
+            f"where: {self.where}",
+            *(f"{one['scene']}: {one['effect']} ({one['where']}). {one['shown']}"
+              for one in self.scenes()),
+            f"why: {item.why}", f"instead: {item.instead}", f"source: {item.source}", self.label,
+        ]
+
+    def __str__(self):
+        head = f"{self.advice.id} {self.sign} {self.verdict}: {self.advice.claim}"
+        return "\n  ".join([head, *self.lines])
+
+    @property
+    def label(self):
+        """Which torches it was run on just now, and of which it is recorded."""
+        parts = []
+        for provenance in ("live", "recorded"):
+            places = [place for place in self.places if place.provenance == provenance]
+            parts += [f"{provenance}: {self.span(places)}"] if places else []
+        return "; ".join(parts)
+
     def to_json(self):
         item = self.advice
         return {
@@ -366,8 +390,7 @@ class Answer:
             "verdict": self.verdict, "here": self.here, "where": self.where,
             "shown_by": self.scenes(), "why": item.why, "instead": item.instead,
             "source": item.source, "case": item.case or None, "notebook": item.notebook,
-            "live": [p.torch_id for p in self.places if p.provenance == "live"],
-            "recorded": [p.torch_id for p in self.places if p.provenance == "recorded"],
+            "provenance": self.label,
         }
 
 
@@ -419,6 +442,24 @@ def published_places(item):
 def published(ids=()):
     """Return the Answers as they are published: from the evidence of all torches."""
     return [Answer(item, published_places(item)) for item in COLLECTION.pick(ids)]
+
+
+def table(answers):
+    """Return a Table of answers, one a row: whose advice, the verdict, and what it says."""
+    counts = [f"{sum(a.verdict == verdict for a in answers)} {sign} {verdict}"
+              for verdict, sign in VERDICTS.items()]
+    return Table(
+        f"{len(answers)} pieces of advice, tried: {', '.join(counts)}",
+        ("id", "article", "case", "verdict", "notebook", "the article says"),
+        [(a.advice.id, a.advice.article, a.advice.case or "none", f"{a.sign} {a.verdict}",
+          a.advice.notebook, a.advice.claim) for a in answers])
+
+
+def scenes_table(answer):
+    """Return a Table of what one check saw."""
+    return Table(f"{answer.advice.id} {answer.sign} {answer.verdict} ({answer.label})",
+                 ("scene", "effect", "what was seen"),
+                 [(one["scene"], one["effect"], one["shown"]) for one in answer.scenes()])
 
 
 # ------------------------------------------------------------------ recorded, and held to it

@@ -1,4 +1,4 @@
-"""The command line: python -m cases list | run | check | record | torches | explain | autopsy.
+"""The command line: python -m cases list | run | check | record | advice | torches | explain | …
 
 Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check` found a
 difference, or the script of `autopsy` raised. Exit 2: bad input, with one line on standard error
@@ -11,7 +11,7 @@ import sys
 import torch
 
 import cases
-from cases.lab import emulate, explain, gate, script, torches
+from cases.lab import advice, emulate, explain, gate, script, torches
 from cases.lab.anywhere import ask
 from cases.lab.base import BadInput, OneLineParser, obey
 from cases.lab.case import Missing, Silent
@@ -29,7 +29,8 @@ def parser():
         if device:
             sub.add_argument("--device", default="cpu", help="cpu (default) or cuda")
         if several:
-            sub.add_argument("cases", nargs="*", metavar="CASE", help="default: every case")
+            sub.add_argument("cases", nargs="*", metavar="CASE",
+                             help="default: every case, and advice")
         return sub
 
     sub = command("list", "the cases, their factors and fixes", torch=False, device=False)
@@ -44,6 +45,9 @@ def parser():
     command("check", "the two-sided gate: what was recorded must still happen", several=True)
     sub = command("record", "run every case and keep the outcomes as evidence", several=True)
     sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
+    sub = command("advice", "what articles recommend, tried: is it true, and where?")
+    sub.add_argument("ids", nargs="*", metavar="ID", help="such as A2; default: all")
+    sub.add_argument("--json", action="store_true")
     sub = command("torches", "which torches are live here, or recorded", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
     sub = command("explain", "what a pasted error message means", torch=False, device=False)
@@ -147,7 +151,7 @@ def torch_to_run(args):
 
 def do_check(args):
     torch_id, found = torch_to_run(args), 0
-    for case in chosen(args.cases):
+    for case in gate.units(args.cases):
         try:
             lines = gate.check(case, torch_id, args.device)
         except Missing as error:
@@ -163,7 +167,7 @@ def do_check(args):
 
 def do_record(args):
     torch_id = torch_to_run(args)
-    for case in chosen(args.cases):
+    for case in gate.units(args.cases):
         try:
             written = gate.record(case, torch_id, args.device, args.out, Count(case))
         except Missing as error:
@@ -171,6 +175,21 @@ def do_record(args):
             continue
         for path, items in written:
             print(f"✓ {case.name}: {items} outcomes in {path}")
+    return 0
+
+
+def do_advice(args):
+    if args.device != "cpu" and not args.torch:
+        check_device(args.device)
+    picked = advice.COLLECTION.pick(args.ids)
+    if args.torch:
+        torches.check_id(args.torch)
+    answers = (advice.ask(item.id, args.torch, args.device) for item in picked)
+    if args.json:
+        print(json.dumps([answer.to_json() for answer in answers], ensure_ascii=False, indent=1))
+        return 0
+    for answer in answers:
+        print(answer, flush=True)
     return 0
 
 
@@ -196,7 +215,8 @@ def do_torches(args):
 
 
 DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
-      "torches": do_torches, "explain": explain.do_explain, "autopsy": script.do_autopsy}
+      "advice": do_advice, "torches": do_torches, "explain": explain.do_explain,
+      "autopsy": script.do_autopsy}
 
 
 def main(argv=None):

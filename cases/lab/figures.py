@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from cases.lab.advice import VERDICTS
 from cases.lab.history import ANY
 from cases.lab.messages import dtypes_in
 from cases.lab.palette import LETTERS, colour, letters
@@ -250,6 +251,53 @@ def versions_picture(history):
            f"{heads[0]} to {heads[-1]}: a letter for each of {len(history.messages)} messages, "
            "or the output's dtype. The tables below hold the same.")
     return Picture(figure, alt, history)
+
+
+def advice_picture(answers):
+    """Draw each piece of advice as a square, a row an article, its verdicts side by side.
+
+    answers: a list of cases.lab.advice.Answer. Returns a Picture; its table has the numbers.
+    """
+    articles = list(dict.fromkeys(answer.advice.article for answer in answers))
+    longest = max(sum(a.advice.article == article for a in answers) for article in articles)
+    figure = Figure(figsize=(8.2, 0.62 * len(articles) + 0.75))
+    axes = figure.add_axes((0.085, 0, 0.915, 1))
+    axes.set_xlim(-0.6, max(longest, 29) - 0.4)
+    axes.set_ylim(len(articles) + 0.45, -0.6)
+    axes.axis("off")
+    rows = []
+    for y, article in enumerate(articles):
+        own = [answer for answer in answers if answer.advice.article == article]
+        own.sort(key=lambda answer: list(VERDICTS).index(answer.verdict))
+        axes.text(-0.8, y, article, ha="right", va="center", fontsize=9)
+        for x, answer in enumerate(own):
+            tile(axes, x, y, answer.verdict, answer.sign)
+            axes.text(x, y + 0.2, answer.advice.id, ha="center", va="center", fontsize=6.5)
+        rows.append((article, *(", ".join(a.advice.id for a in own if a.verdict == verdict) or "-"
+                                for verdict in VERDICTS)))
+    x = 0
+    for verdict, sign in VERDICTS.items():
+        tile(axes, x, len(articles), verdict, sign, high=0.28, up=0)
+        axes.text(x + 0.65, len(articles), verdict, ha="left", va="center", fontsize=8.5)
+        x += 2.1 + 0.31 * len(verdict)
+    counts = {verdict: sum(a.verdict == verdict for a in answers) for verdict in VERDICTS}
+    alt = (f"{len(answers)} pieces of advice from {len(articles)} articles, a square each. "
+           + "; ".join(f"{verdict}: {count}" for verdict, count in counts.items()) + ".")
+    heads = ("article", *(f"{sign} {verdict}" for verdict, sign in VERDICTS.items()))
+    return Picture(figure, alt, Table("Verdicts by article", heads, rows))
+
+
+# From light to dark by how far from true, so that it reads in grey too; the sign says it anyway.
+SHADES = {"holds": "#cfe8d8", "holds here": "#e4eec6", "no effect": "#ececec", "fails": "#f6c9a8",
+          "harms": "#e79b93", "can't be shown here": "#ffffff"}
+
+
+def tile(axes, x, y, verdict, sign, high=0.42, up=0.17):
+    """One square with a verdict's sign, `up` above its middle; high: half its height."""
+    axes.add_patch(Rectangle((x - 0.46, y - high), 0.92, 2 * high, facecolor=SHADES[verdict],
+                             edgecolor="#555555", linewidth=0.6))
+    axes.text(x, y - up, sign, ha="center", va="center", fontsize=10,
+              fontfamily="DejaVu Sans")
 
 
 def square(axes, x, y, sign, good, colour):

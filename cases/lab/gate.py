@@ -1,6 +1,7 @@
 """The two-sided gate: what was recorded must still happen, and nothing else.
 
-A failure that no longer fails is as much a difference as a fix that no longer fixes.
+A failure that no longer fails is as much a difference as a fix that no longer fixes. It holds the
+cases, and the advice that was tested, see cases.lab.advice.
 """
 
 import itertools
@@ -8,12 +9,27 @@ import re
 
 import torch
 
-from cases.lab import evidence, torches
+import cases
+from cases.lab import advice, evidence, torches
 from cases.lab.anywhere import ask
+from cases.lab.base import BadInput
 from cases.lab.messages import plain
 from cases.lab.run import smallest_sufficient
 
 NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")  # as in "relative error 0.04"; not as in conv2d
+
+
+def units(names=()):
+    """Return what the gate holds: the cases named and, by the name 'advice', all advice.
+
+    Default: everything. Raises BadInput for another name.
+    """
+    known = {**{name: cases.load for name in cases.NAMES},
+             advice.COLLECTION.name: lambda name: advice.COLLECTION}
+    for name in names:
+        if name not in known:
+            raise BadInput(f"unknown case {name!r}; allowed: {', '.join(known)}")
+    return [known[name](name) for name in names or known]
 
 
 def settings(case):
@@ -48,17 +64,21 @@ def sweep(case, device, torch_id):
 
 
 def sweep_size(case):
-    """About how many outcomes `sweep` yields: without the smallest sufficient pairs."""
+    """About how many outcomes `record` asks for: without the smallest sufficient pairs."""
+    if case is advice.COLLECTION:
+        return len(case.every)
     return sum(1 for _ in settings(case)) * (len(case.fixes) + 2)
 
 
 def record(case, torch_id, device="cpu", folder=None, each=lambda: None):
-    """Run all of a case, and its surveys, on a live torch and write the evidence.
+    """Run all of a case and its surveys, or all advice, on a live torch; write the evidence.
 
     folder: where to, instead of the case's own folder. each: called after each outcome.
     Returns [(path written, how many items are in it), …]. Raises Missing where that torch lacks
     what the case needs, RuntimeError where its interpreter died; nothing is then written.
     """
+    if case is advice.COLLECTION:
+        return advice.record(torch_id, device, folder, each)
     machine = torches.call(torch_id, "cases.lab.evidence:machine", device)
     entries = []
     for outcome in sweep(case, device, torch_id):
@@ -75,11 +95,15 @@ def record(case, torch_id, device="cpu", folder=None, each=lambda: None):
 
 
 def check(case, torch_id, device="cpu", known=None):
-    """Run all that is recorded for `case` on a live torch; return the differences, as lines.
+    """Run all that is recorded of a case, or of advice, on a live torch; return the differences.
+
+    They are lines of text; none where all is as recorded.
 
     known: the recorded Outcomes; by default those of the case's evidence. Then it is also proved
         that no evidence, of whatever torch, is older than the case it speaks of.
     """
+    if case is advice.COLLECTION:
+        return advice.check(torch_id, device)
     found = headline(case, torch_id, device)
     if known is None:
         found += [f"{case.name}: {name} is older than the case; record it again"

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 
 import cases
-from cases.lab import emulate, evidence, torches
+from cases.lab import advice, emulate, evidence, torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput, Headline, Silent
 from cases.lab.exercise import compare
@@ -298,6 +298,23 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"
     return Table(f"Each fix alone ({label_of(one(()))}). Smallest sufficient sets: {sets}.",
                  ("fix", "whose", "verdict", "what it did"), rows)
+
+
+def advice_source(id):
+    """The source of a piece of advice's check."""
+    [item] = advice.COLLECTION.pick([id])
+    return Source(item.code)
+
+
+def tried(id, verdict, device="cpu"):
+    """Run the check of a piece of advice, live on this torch; return what it saw as a Table.
+
+    Raises AssertionError if the verdict here is not `verdict`.
+    """
+    answer = advice.ask(id, torches.current(), device)
+    if answer.verdict != verdict:
+        raise AssertionError(f"expected of advice {id}: {verdict}; it is: {answer}")
+    return advice.scenes_table(answer)
 
 
 def learning(case, setting, fix_sets, device="cpu"):

@@ -1,4 +1,4 @@
-"""A long table that a click on a column's head sorts; on paper, in an export, a plain table."""
+"""A long table that clicks sort and menus filter; on paper, in an export, a plain table."""
 
 import html
 import re
@@ -25,6 +25,14 @@ STYLE = """<style>
 .ht-sortable [aria-sort=ascending] button::after {content: " ▲"}
 .ht-sortable [aria-sort=descending] button::after {content: " ▼"}
 .ht-sortable tbody tr:nth-child(even) {background: var(--jp-layout-color1, transparent)}
+.ht-sortable td:has(details) {white-space: normal; min-width: 300px; max-width: 620px}
+.ht-sortable summary {cursor: pointer}
+.ht-sortable details div {padding: 2px 0 2px 14px}
+.ht-filters {margin: 0 0 6px; font-size: var(--jp-ui-font-size1, 13px)}
+.ht-filters label {margin-right: 14px; white-space: nowrap}
+.ht-filters select {font: inherit; color: inherit; max-width: 180px;
+  background: var(--jp-layout-color1, Canvas); border: 1px solid var(--jp-border-color1, #999)}
+.ht-filters option {color: CanvasText; background: Canvas}
 </style>"""
 
 
@@ -46,6 +54,13 @@ class Widget(anywidget.AnyWidget):
         head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
         body.replaceChildren(...order.map(place => rows[place]));
       }));
+      const choices = [...el.querySelectorAll('select')], count = el.querySelector('output');
+      const filter = () => {
+        rows.forEach(row => { row.hidden = choices.some(choice =>
+          choice.value && row.cells[choice.dataset.column].textContent !== choice.value); });
+        count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
+      };
+      choices.forEach(choice => choice.addEventListener('change', filter));
     } }"""
     content = traitlets.Unicode().tag(sync=True)
     rising = traitlets.List().tag(sync=True)
@@ -53,29 +68,58 @@ class Widget(anywidget.AnyWidget):
 
 
 class Sortable:
-    """A Table that can be sorted by each of its columns.
+    """A Table that can be sorted by each of its columns, and filtered by some.
 
     table: a cases.lab.table.Table. Numbers in a cell count as numbers: 2.9 comes before 2.13, as
     versions do. Rows that are alike in a column stay as they were.
+    filters: heads of columns, each with a menu of the values in it.
+    details: for each row a list of lines, or None; they are folded under the row's last cell.
+    Raises BadInput for a filter that is no column.
     """
 
-    def __init__(self, table):
-        self.table = table
+    def __init__(self, table, filters=(), details=None):
+        self.table, self.filters, self.details = table, tuple(filters), details
+        for column in self.filters:
+            self.place(column)
+
+    def place(self, column):
+        """Place of a column, from its head; raises BadInput if there is none."""
+        if column not in self.table.headers:
+            raise BadInput(f"unknown column {column!r}; allowed: {', '.join(self.table.headers)}")
+        return self.table.headers.index(column)
+
+    def values(self, column):
+        """The different cells of a column, in the order in which they come."""
+        place = self.place(column)
+        return list(dict.fromkeys(row[place] for row in self.table.rows))
 
     def order(self, column, falling=False):
         """Return the places of the rows, sorted by a column, as a list of integers.
 
         Raises BadInput for a column that the table does not have.
         """
-        if column not in self.table.headers:
-            raise BadInput(f"unknown column {column!r}; allowed: {', '.join(self.table.headers)}")
-        place = self.table.headers.index(column)
+        place = self.place(column)
         return sorted(range(len(self.table.rows)), reverse=falling,
                       key=lambda row: natural(self.table.rows[row][place]))
 
     def sort(self, column, falling=False):
         """The table sorted by a column, as text: what a click shows; with `falling`, a second."""
         rows = [self.table.rows[place] for place in self.order(column, falling)]
+        return str(Table(self.table.caption, self.table.headers, rows))
+
+    def only(self, **chosen):
+        """The rows that have these cells, as text: what a choice in the menus shows.
+
+        Raises BadInput for a column without a menu, or a value that no row has.
+        """
+        for column, value in chosen.items():
+            if column not in self.filters:
+                raise BadInput(f"unknown filter {column!r}; allowed: {', '.join(self.filters)}")
+            if value not in self.values(column):
+                raise BadInput(f"unknown value {value!r} for {column}; allowed: "
+                               f"{', '.join(self.values(column))}")
+        rows = [row for row in self.table.rows
+                if all(row[self.place(column)] == value for column, value in chosen.items())]
         return str(Table(self.table.caption, self.table.headers, rows))
 
     def __str__(self):
@@ -92,16 +136,39 @@ class Sortable:
         head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
         body = "".join(
             f"<tr><th scope=row>{html.escape(row[0])}</th>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-            for row in self.table.rows
+            + "".join(f"<td>{cell}</td>" for cell in self.cells(place, row[1:], live)) + "</tr>"
+            for place, row in enumerate(self.table.rows)
         )
         return f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+
+    def cells(self, place, cells, live):
+        """The cells of a row as HTML; the last one holds the row's details."""
+        cells = [html.escape(cell) for cell in cells]
+        if self.details and self.details[place]:
+            lines = "".join(f"<div>{html.escape(line)}</div>" for line in self.details[place])
+            quiet = ' data-lm-suppress-shortcuts="true"' if live else ""
+            cells[-1] = f"<details><summary{quiet}>{cells[-1]}</summary>{lines}</details>"
+        return cells
+
+    def menus(self):
+        """The filters as HTML: a menu each, and how many rows are left."""
+        if not self.filters:
+            return ""
+        menus = []
+        for column in self.filters:
+            options = "".join(f'<option value="{html.escape(value)}">{html.escape(value)}</option>'
+                              for value in self.values(column))
+            menus.append(f'<label>{html.escape(column)} <select data-lm-suppress-shortcuts="true" '
+                         f'data-column="{self.place(column)}"><option value="">all</option>'
+                         f"{options}</select></label>")
+        rows = len(self.table.rows)
+        return f'<p class="ht-filters">{"".join(menus)}<output>{rows} of {rows} rows</output></p>'
 
     def widget(self):
         """The table as a widget, each row's place kept, however it is sorted."""
         caption = html.escape(self.table.caption)
         return Widget(
-            content=f'{STYLE}<div class="ht-sortable" tabindex="0" role="region" '
+            content=f'{STYLE}{self.menus()}<div class="ht-sortable" tabindex="0" role="region" '
                     f'aria-label="table"><table><caption>{caption}. Click on a head to sort by it.'
                     f"</caption>{self.html(live=True)}</table></div>",
             rising=[self.order(column) for column in self.table.headers],
