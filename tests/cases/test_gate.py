@@ -1,4 +1,4 @@
-"""All recorded evidence, run again: every case, on each torch that is live here.
+"""All recorded evidence, run again: every case and all advice, on each torch that is live here.
 
 Each check is a process of its own, two at once, the long ones first.
 """
@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import cases
-from cases.lab import torches
+from cases.lab import gate, torches
 
 LIVE = [torch_id for torch_id in torches.ids() if torches.is_live(torch_id)]
-CHECKS = [(name, torch_id) for torch_id in LIVE for name in cases.NAMES]
+CHECKS = [(unit.name, torch_id) for torch_id in LIVE for unit in gate.units()]
+LONG = ("encoder_bf16", "chatglm_prefix", "advice")
 
 
 def check(name, torch_id):
@@ -29,7 +29,7 @@ def check(name, torch_id):
 def checked():
     """{(case, torch): future of the finished process}."""
     with ThreadPoolExecutor(2) as pool:
-        order = sorted(CHECKS, key=lambda pair: pair[0] not in ("encoder_bf16", "chatglm_prefix"))
+        order = sorted(CHECKS, key=lambda pair: pair[0] not in LONG)
         yield {pair: pool.submit(check, *pair) for pair in order}
 
 

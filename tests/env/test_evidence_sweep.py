@@ -201,10 +201,10 @@ mkdir -p "$8/$4" && cp "cases/$4/evidence/{torches.current()}-cpu.json" "$8/$4" 
 def test_the_script_for_a_gpu_machine_records_every_case(tmp_path, python):
     done = gpu_script(tmp_path / "out", PYTHON=python, DEVICE="cpu")
     assert done.returncode == 0, done.stderr
-    for name in cases.NAMES:
-        assert f"{name}: done after " in done.stdout
-        path = tmp_path / "out" / name / f"{torches.current()}-cpu.json"
-        assert evidence.provenance(path, cases.load(name))["device"] == "cpu"
+    for case in gate.units():
+        assert f"{case.name}: done after " in done.stdout
+        path = tmp_path / "out" / case.name / f"{torches.current()}-cpu.json"
+        assert evidence.provenance(path, case)["device"] == "cpu"
 
 
 def test_a_case_that_fails_there_is_said(tmp_path, python):

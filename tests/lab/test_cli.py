@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import cases
-from cases.lab import cli, evidence, gate, torches
+from cases.lab import advice, cli, evidence, gate, torches
 from cases.lab.case import BadInput
 
 KEYS = ["case", "factors", "fixes", "device", "torch", "provenance", "status", "verdict", "error",
         "where", "output_dtype", "relative_error", "costs"]
-NAMES = "encoder_bf16, llama_vision, chatglm_prefix, cpu_half"
+NAMES = ", ".join(cases.NAMES)
 
 
 def ask(capsys, *argv):
@@ -27,12 +27,14 @@ def ask(capsys, *argv):
 # ------------------------------------------------------------------ bad input
 
 BAD = [
-    ([], "required: list|run|check|record|torches", ""),
+    ([], "required: list|run|check|record|advice|torches", ""),
     (["rnu"], "'rnu'", "run"),
     (["run"], "CASE", ""),
     (["run", "encoder"], "unknown case 'encoder'", NAMES),
-    (["check", "encoder"], "unknown case 'encoder'", NAMES),
-    (["record", "encoder"], "unknown case 'encoder'", NAMES),
+    (["check", "encoder"], "unknown case 'encoder'", f"{NAMES}, advice"),
+    (["record", "encoder"], "unknown case 'encoder'", f"{NAMES}, advice"),
+    (["advice", "A9"], "unknown advice 'A9'", "A1, A2, "),
+    (["advice", "A1", "--torch", "torch-9"], "unknown torch 'torch-9'", "torch-2.13"),
     (["run", "encoder_bf16", "--fix", "nope"], "unknown fix 'nope'", "disable_nested_tensor"),
     (["run", "encoder_bf16", "--set", "colour=red"], "unknown factor 'colour'", "phase, source"),
     (["run", "encoder_bf16", "--set", "phase=test"], "unknown value 'test'", "validate, train"),
@@ -56,7 +58,7 @@ def test_bad_input_is_exit_2_and_one_line(argv, said, allowed, capsys):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("command", ["run", "check", "record"])
+@pytest.mark.parametrize("command", ["run", "check", "record", "advice"])
 def test_cuda_without_a_gpu_is_one_line(command, capsys):
     code, out, err = ask(capsys, command, "encoder_bf16", "--device", "cuda")
     assert (code, out) == (2, "")
@@ -207,7 +209,7 @@ def test_check_says_a_line_a_case_and_the_difference(capsys, monkeypatch):
     lines = out.splitlines()
     assert (code, err) == (1, "")
     assert lines[0] == "✗ it was red, is green"
-    assert [line.split()[1] for line in lines[1:]] == list(cases.NAMES)
+    assert [line.split()[1] for line in lines[1:]] == [*cases.NAMES, "advice"]
     code, out, _ = ask(capsys, "check", "cpu_half")
     assert code == 0 and out.startswith("✓ cpu_half on ") and len(out.splitlines()) == 1
 
@@ -231,10 +233,11 @@ def test_record_writes_where_it_is_told(capsys, monkeypatch, tmp_path):
 
 def test_cases_recorded_into_one_folder_do_not_overwrite_each_other(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(gate, "sweep", lambda *args: iter(()))
+    monkeypatch.setattr(advice, "observe", lambda id, device: [])
     code, _, _ = ask(capsys, "record", "--out", tmp_path)
     assert code == 0
     surveys = sum(len(cases.load(name).surveys) for name in cases.NAMES)
-    assert len(list(tmp_path.rglob("*.json"))) == len(cases.NAMES) + surveys
+    assert len(list(tmp_path.rglob("*.json"))) == len(gate.units()) + surveys
 
 
 def test_a_file_in_the_way_is_exit_1_and_one_line(capsys, monkeypatch, tmp_path):

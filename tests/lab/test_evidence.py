@@ -6,7 +6,7 @@ import os
 import pytest
 
 import cases
-from cases.lab import evidence, torches
+from cases.lab import evidence, gate, torches
 from cases.lab.anywhere import ask
 from cases.lab.case import BadInput
 from cases.lab.run import Outcome, run
@@ -166,9 +166,8 @@ def test_all_evidence_in_the_tree_can_be_read(name):
             assert [fix.name for fix in case.pick(outcome.fixes)] == outcome.fixes
 
 
-@pytest.mark.parametrize("name", cases.NAMES)
-def test_every_listed_torch_was_recorded_and_none_is_older_than_the_case(name):
-    case = cases.load(name)
+@pytest.mark.parametrize("case", gate.units(), ids=lambda case: case.name)
+def test_every_listed_torch_was_recorded_and_none_is_older_than_the_case(case):
     for survey in evidence.digests(case):
         there = {torch_id for torch_id, device in evidence.files(case, survey) if device == "cpu"}
         assert {entry["id"] for entry in torches.listed()} <= there

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import cases
+from cases import advice
 from cases.lab import torches
 
 LAB = torches.ROOT / "cases" / "lab"
@@ -50,11 +51,21 @@ def test_a_program_knows_nothing_of_the_lab(name):
         assert outside(folder / f"{part}.py") <= {"transformers", "PIL", "numpy"}
 
 
+@pytest.mark.parametrize("name", advice.MODULES)
+def test_a_check_of_advice_is_plain_torch(name):
+    path = torches.ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    assert outside(path) <= {"transformers", "numpy"}
+    own = name.rpartition(".")[0]
+    ours = {module for module in imported(path) if module.startswith("cases")}
+    assert all(module == "cases" or module.startswith(("cases.lab", own)) for module in ours)
+
+
 @pytest.mark.skipif(not torches.is_live("torch-1.13"), reason="torch-1.13 is not live here")
 def test_all_of_it_starts_on_the_oldest_torch():
     found = torches.interpreter("torch-1.13")
     lines = [f"import cases.lab.{name}" for name in IMPORTABLE]
     lines += [f"import cases; cases.load({name!r})" for name in cases.NAMES]
+    lines += ["from cases.lab import advice; advice.COLLECTION.every"]
     done = subprocess.run(
         [*found["command"], "-c", "\n".join(lines)], cwd=torches.ROOT, capture_output=True,
         env={**os.environ, **found["env"]}, encoding="utf-8")
