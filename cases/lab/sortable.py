@@ -56,8 +56,11 @@ class Widget(anywidget.AnyWidget):
       }));
       const choices = [...el.querySelectorAll('select')], count = el.querySelector('output');
       const filter = () => {
-        rows.forEach(row => { row.hidden = choices.some(choice =>
-          choice.value && row.cells[choice.dataset.column].textContent !== choice.value); });
+        rows.forEach(row => { row.hidden = choices.some(choice => {
+          const cell = row.cells[choice.dataset.column];
+          const text = (cell.querySelector('summary') ?? cell).textContent;
+          return choice.value && text !== choice.value;
+        }); });
         count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
       };
       choices.forEach(choice => choice.addEventListener('change', filter));
