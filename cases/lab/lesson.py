@@ -306,14 +306,20 @@ def advice_source(id):
     return Source(item.code)
 
 
-def tried(id, verdict, device="cpu"):
-    """Run the check of a piece of advice, live on this torch; return what it saw as a Table.
+def tried(id, device="cpu", torch_id="current"):
+    """Run the check of a piece of advice on one torch; return what it saw as a Table.
 
-    Raises AssertionError if the verdict here is not `verdict`.
+    Where that torch is not live here it is what was recorded. Where there is a record, what
+    happens now must be the same: raises AssertionError if it is not.
     """
-    answer = advice.ask(id, torches.current(), device)
-    if answer.verdict != verdict:
-        raise AssertionError(f"expected of advice {id}: {verdict}; it is: {answer}")
+    torch_id = torches.current() if torch_id == "current" else torch_id
+    answer = advice.ask(id, torch_id, device)
+    known = advice.recorded(torch_id, device)
+    if known:
+        apart = advice.differences(answer.advice, known["seen"][id], answer.places[0].seen,
+                                   same_processor=False)
+        if apart:
+            raise AssertionError("; ".join(apart))
     return advice.scenes_table(answer)
 
 
