@@ -2,7 +2,7 @@
 
 import importlib
 
-NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half")
+NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "mask_overflow")
 
 
 def load(name):
