@@ -455,6 +455,22 @@ def table(answers):
           a.advice.notebook, a.advice.claim) for a in answers])
 
 
+def by_torch(answers):
+    """Return a Table of the verdicts that differ from torch to torch, a column each, on the CPU."""
+    ids = sorted({place.torch_id for answer in answers for place in answer.places
+                  if place.device == "cpu"}, key=torches.number)
+    rows = []
+    for answer in answers:
+        own = {p.torch_id: judged(p.seen) for p in answer.places if p.device == "cpu"}
+        if len(set(own.values())) > 1:
+            signs = [VERDICTS[own[torch_id]] if torch_id in own else "" for torch_id in ids]
+            rows.append((answer.advice.id, *signs, answer.advice.claim))
+    return Table("Where the torch decides: the verdict on each alone. "
+                 + ", ".join(f"{sign} {verdict}" for verdict, sign in VERDICTS.items()),
+                 ("id", *(torch_id.removeprefix("torch-") for torch_id in ids),
+                  "the article says"), rows)
+
+
 def scenes_table(answer):
     """Return a Table of what one check saw."""
     return Table(f"{answer.advice.id} {answer.sign} {answer.verdict} ({answer.label})",

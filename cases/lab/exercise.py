@@ -1,4 +1,4 @@
-"""Judge what a reader of a notebook did: a fix, by the two-sided rule of the case; a diagnosis."""
+"""Judge what a reader of a notebook did: a fix, a counter-example, a diagnosis."""
 
 import re
 from dataclasses import dataclass
@@ -53,6 +53,21 @@ def check(case, my_fix, forbid=(), output_dtype=None, **setting):
     lines.append(f"Output {with_fix.output_dtype}, relative error {with_fix.relative_error:g}."
                  if with_fix.relative_error is not None else f"Output {with_fix.output_dtype}.")
     return Judgement(not bad and not wrong, lines)
+
+
+def counter_example(example, holds):
+    """Judge what a reader found against a claim: an example on which it is not true.
+
+    example: a function without arguments. holds: `holds(what it returned)` says whether the claim
+    is true there, and a line that shows it. Returns a Judgement; never raises for what the
+    example, or the claim on it, does.
+    """
+    try:
+        true, shown = holds(example())
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return Judgement(False, [f"That raises {said[:LONGEST]}"])
+    return Judgement(not true, [shown, f"There the claim is {'true' if true else 'false'}."])
 
 
 def compare(answers, messages, dtype=None):
