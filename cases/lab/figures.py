@@ -6,6 +6,7 @@ import io
 import textwrap
 
 import matplotlib
+import matplotlib.colors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -298,6 +299,60 @@ def tile(axes, x, y, verdict, sign, high=0.42, up=0.17):
                              edgecolor="#555555", linewidth=0.6))
     axes.text(x, y - up, sign, ha="center", va="center", fontsize=10,
               fontfamily="DejaVu Sans")
+
+
+def weights_picture(grids, caption):
+    """Draw who looks at whom: a grid of attention weights a program. Returns a Picture.
+
+    grids: dicts of title, names (of the tokens), keep (False at padding), allowed (rows of bools)
+    and weights (rows of numbers). A row is who looks, a column who is looked at. What may not be
+    looked at has no frame; a weight there, at a row that is kept, is a leak.
+    """
+    rows, side, gap = [], 0.2, 0.62
+    wide = [side * len(grid["names"]) for grid in grids]
+    deep = max(wide)
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 7.5}):
+        figure = Figure(figsize=(sum(wide) + gap * len(grids) + 0.1, deep + 0.95),
+                        facecolor="white")
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set_xlim(0, sum(wide) + gap * len(grids) + 0.1)
+        axes.set_ylim(deep + 0.42, -0.53)
+        for place, grid in enumerate(grids):
+            left = sum(wide[:place]) + gap * (place + 1) - 0.1
+            axes.text(left, -0.1, grid["title"], va="bottom", weight="bold", fontsize=8.5)
+            for at, name in enumerate(grid["names"]):
+                shade = "black" if grid["keep"][at] else "#8a8a8a"
+                axes.text(left - 0.05, side * (at + 0.5), name, ha="right", va="center",
+                          color=shade)
+                axes.text(left + side * (at + 0.5), deep + 0.05, name, ha="center", va="top",
+                          rotation=90, color=shade)
+            for y, x in ((y, x) for y in range(len(grid["names"]))
+                         for x in range(len(grid["names"]))):
+                weight, allowed = grid["weights"][y][x], grid["allowed"][y][x]
+                leak = weight > 0.01 and not allowed and grid["keep"][y]
+                nan = weight != weight
+                axes.add_patch(Rectangle(
+                    (left + side * x + 0.01, side * y + 0.01), side - 0.02, side - 0.02,
+                    fc=TINTS[0] if nan else (*matplotlib.colors.to_rgb(
+                        RAISED if leak else colour("float32")), weight),
+                    ec="#bbbbbb" if allowed else "none", lw=0.7))
+                if nan or leak:
+                    axes.text(left + side * (x + 0.5), side * (y + 0.5), "×" if nan else "!",
+                              ha="center", va="center", color=RAISED if nan else "white",
+                              weight="bold", fontsize=8.5)
+            nan = [any(w != w for w in line) for line in grid["weights"]]
+            lost = max([0.0] + [w for y, line in enumerate(grid["weights"]) if grid["keep"][y]
+                                for x, w in enumerate(line) if not grid["allowed"][y][x]
+                                and w == w])
+            padding, kept = (sum(n for n, k in zip(nan, grid["keep"], strict=True) if k == of)
+                             for of in (False, True))
+            rows.append((grid["title"].replace("\n", " "), padding, kept, f"{lost:.1g}"))
+    alt = "Grids of attention weights, a row for each token that looks. " + "; ".join(
+        f"{title}: {padding} rows of padding and {kept} kept rows are NaN, the largest weight of "
+        f"a kept row on what it may not see is {lost}" for title, padding, kept, lost in rows) + "."
+    heads = ("weights", "NaN rows at padding", "NaN rows kept", "largest weight on what is masked")
+    return Picture(figure, alt, Table(caption, heads, rows))
 
 
 def square(axes, x, y, sign, good, colour):

@@ -172,12 +172,18 @@ def fixes_table(case, setting=None):
     rows = []
     for names in [()] + [(fix.name,) for fix in case.fixes]:
         told = [column.ask(case, setting, names, training=True) for column in across]
-        rows.append((names[0] if names else "no fix",
-                     *(outcome.sign if outcome else NOT_KNOWN for outcome in told)))
+        rows.append((names[0] if names else "no fix", *(sign(case, outcome) for outcome in told)))
     return Table(
         f"Each fix alone, torch by torch: ✗ fails as without it, ↪ moves the error, ✓ runs, "
         f"◐ runs at a cost. {provenance(across)}",
         ("fix", *(column.head for column in across)), rows)
+
+
+def sign(case, outcome):
+    """The sign of a verdict; ✗ too where a silent failure is still there, at whatever cost."""
+    if outcome is None:
+        return NOT_KNOWN
+    return "✗" if outcome.status == "ran" and not case.cured(outcome) else outcome.sign
 
 
 def parts(values, cells):
