@@ -2,7 +2,8 @@
 
 import importlib
 
-NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "mask_overflow")
+NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "lost_updates",
+         "mask_overflow", "grad_scaler")
 
 
 def load(name):
