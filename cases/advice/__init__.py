@@ -1,5 +1,8 @@
 """The catalogue of advice: where its checks stand. Those beside no case are in this folder."""
 
 MODULES = (
+    "cases.advice.compiled",
+    "cases.advice.distributed",
     "cases.encoder_bf16.advice",
+    "cases.advice.debugging",
 )
