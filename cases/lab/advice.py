@@ -337,6 +337,10 @@ class Answer:
         return "; ".join(f"torch {torches.spans(ids, set(asked))}, {device}"
                          for device, ids in devices.items())
 
+    def only(self, span):
+        """A span in brackets; nothing if it is all that was asked."""
+        return "" if span == self.span(self.places) else f" ({span})"
+
     @property
     def where(self):
         """Where the verdict holds; and if effects differ, which scenes had which effect."""
@@ -356,7 +360,7 @@ class Answer:
                 spans.setdefault(self.span(places), []).append(scene)
             if spans:
                 parts.append(f"{effect}: " + "; ".join(
-                    f"{', '.join(scenes)} ({span})" for span, scenes in spans.items()))
+                    f"{', '.join(scenes)}{self.only(span)}" for span, scenes in spans.items()))
         return ". ".join(parts)
 
     @property
@@ -365,7 +369,7 @@ class Answer:
         item = self.advice
         return [
             f"where: {self.where}",
-            *(f"{one['scene']}: {one['effect']} ({one['where']}). {one['shown']}"
+            *(f"{one['scene']}: {one['effect']}{self.only(one['where'])}. {one['shown']}"
               for one in self.scenes()),
             f"why: {item.why}", f"instead: {item.instead}", f"source: {item.source}", self.label,
         ]
