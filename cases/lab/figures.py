@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import math
 import textwrap
 
 import matplotlib
@@ -15,6 +16,7 @@ from PIL import Image
 from cases.lab.advice import VERDICTS
 from cases.lab.history import ANY
 from cases.lab.messages import dtypes_in
+from cases.lab.numerics import show
 from cases.lab.palette import LETTERS, colour, letters
 from cases.lab.table import Table
 
@@ -352,6 +354,43 @@ def weights_picture(grids, caption):
         f"{title}: {padding} rows of padding and {kept} kept rows are NaN, the largest weight of "
         f"a kept row on what it may not see is {lost}" for title, padding, kept, lost in rows) + "."
     heads = ("weights", "NaN rows at padding", "NaN rows kept", "largest weight on what is masked")
+    return Picture(figure, alt, Table(caption, heads, rows))
+
+
+def losses_picture(curves, caption):
+    """Draw losses by step, one line a training, on a logarithmic scale. Returns a Picture.
+
+    curves: {name: (dtype, [loss, …])}, at least two trainings of as many steps. The first is what
+    the others are held against: it is drawn broad, below them.
+    """
+    losses = {name: values for name, (_, values) in curves.items()}
+    steps = len(next(iter(losses.values())))
+    low, high = (pick(map(pick, losses.values())) for pick in (min, max))
+    # The names stand at the ends of their lines, from the lowest up, none above another.
+    heights, room = {}, math.log10(high / low) * 0.085
+    for name in sorted(losses, key=lambda name: losses[name][-1]):
+        heights[name] = max([math.log10(losses[name][-1])] + [y + room for y in heights.values()])
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
+        figure = Figure(figsize=(7.2, 2.9), facecolor="white")
+        axes = figure.add_axes((0.1, 0.16, 0.6, 0.8))
+        for place, (name, (dtype, values)) in enumerate(curves.items()):
+            broad = {"lw": 7, "alpha": 0.35, "zorder": 0} if place == 0 else {"lw": 2}
+            axes.plot(range(1, steps + 1), values, color=colour(dtype),
+                      ls=("-", "-", (0, (5, 1.5)), (0, (2, 1)))[place % 4], **broad)
+            axes.annotate(f"{letters(dtype)} {name}", (steps, values[-1]),
+                          (steps + 0.9, 10 ** heights[name]), color=colour(dtype), va="center",
+                          weight="bold", annotation_clip=False,
+                          arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.8})
+        axes.set_yscale("log")
+        axes.set_xlim(1, steps)
+        axes.set_xlabel("step")
+        axes.set_ylabel("loss")
+        axes.spines[["top", "right"]].set_visible(False)
+    rows = [(name, dtype, *(show(values[at - 1]) for at in (1, 2, steps // 2, steps)))
+            for name, (dtype, values) in curves.items()]
+    alt = f"The loss over {steps} steps. " + "; ".join(
+        f"{name} in {dtype}: from {first} to {last}" for name, dtype, first, *_, last in rows) + "."
+    heads = ("training", "dtype", *(f"step {at}" for at in (1, 2, steps // 2, steps)))
     return Picture(figure, alt, Table(caption, heads, rows))
 
 
