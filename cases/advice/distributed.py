@@ -36,7 +36,8 @@ def two_ranks(device):
                 env={**os.environ, "GLOO_SOCKET_IFNAME": loopback}, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = [json.loads(line) for file in Path(folder).rglob("stdout.log")
-                 for line in file.read_text(encoding="utf-8").splitlines()]
+                 for line in file.read_text(encoding="utf-8").splitlines()
+                 if line.startswith("{")]  # gloo of torch 2.9 prints there too
     found = {}
     for line in sorted(lines, key=lambda line: line["rank"]):
         found.setdefault(line["scene"], []).append(line)
