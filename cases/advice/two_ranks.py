@@ -8,7 +8,6 @@ system ends when its time is up. The ranks find each other by files in the folde
 
 import json
 import os
-import resource
 import signal
 import sys
 from contextlib import suppress
@@ -127,6 +126,8 @@ def play_apart(*scene):
 
 
 def main(device, folder):
+    import resource  # not on Windows, where these scenes can't be
+
     signal.alarm(LIMIT)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # processes will crash: no dumps of them
     with suppress(ImportError):

@@ -14,7 +14,7 @@ No check says its own verdict: `judged` computes it from the effects of all scen
 
 import ast
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable
@@ -87,8 +87,15 @@ class Advice:
 
     @property
     def digest(self):
-        """Hash of the check, of what it uses in its module, and of the case it stands beside."""
-        parts = segments(inspect.getmodule(self.check), self.check.__name__)
+        """Hash of the check, of what it uses in its module, and of the case it stands beside.
+
+        And of a script that its module names as SCRIPT, one that it runs in other processes.
+        """
+        module = inspect.getmodule(self.check)
+        parts = segments(module, self.check.__name__)
+        if hasattr(module, "SCRIPT"):
+            script = importlib.util.find_spec(module.SCRIPT)
+            parts.append(script.loader.get_source(module.SCRIPT))
         if self.case:
             parts.append(load_case(self.case).digest)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

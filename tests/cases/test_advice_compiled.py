@@ -132,6 +132,7 @@ def test_nothing_that_differs_from_run_to_run_is_shown():
         "both: RuntimeError: connection lost")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_scene_that_ends_its_process_or_hangs_is_told(monkeypatch):
     """In a process of its own, which the system ends: the rank itself goes on."""
     monkeypatch.setattr(two_ranks, "SCENE_LIMIT", 1)
@@ -149,6 +150,7 @@ def test_a_scene_that_ends_its_process_or_hangs_is_told(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_two_ranks_here():
     """Each rank answers in each scene, and what differs goes wrong."""
     found = effects(distributed.dtypes_of_two_ranks)
