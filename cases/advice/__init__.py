@@ -9,4 +9,7 @@ MODULES = (
     "cases.advice.debugging",
     "cases.llama_vision.advice",
     "cases.advice.loading",
+    "cases.chatglm_prefix.advice",
+    "cases.cpu_half.advice",
+    "cases.advice.devices",
 )
