@@ -281,6 +281,21 @@ def observe(id, device="cpu"):
             return [asdict(not_shown("here", str(reason)))]
 
 
+def seen_on(item, torch_id, device="cpu"):
+    """Run one check on a live torch; return its [Seen, …].
+
+    Raises RuntimeError, which names the advice, where the check raised or its interpreter died.
+    """
+    try:
+        seen = torches.call(torch_id, "cases.lab.advice:observe", item.id, device)
+    except BadInput:
+        raise
+    except Exception as error:
+        said = words({"type": type(error).__name__, "message": str(error)})
+        raise RuntimeError(f"advice {item.id}: its check raised {said}") from error
+    return [Seen(**one) for one in seen]
+
+
 def recorded(torch_id, device="cpu"):
     """Return {"provenance": …, "seen": {id: [Seen, …]}} of a file of evidence, or None.
 
@@ -410,7 +425,7 @@ def judged(seen):
     effects = {one.effect for one in seen}
     told = effects - {"idle", "not shown"}
     if not told:
-        return "can't be shown here" if "not shown" in effects else "no effect"
+        return "no effect" if effects == {"idle"} else "can't be shown here"
     if "holds" in told:
         return "holds" if told == {"holds"} else "holds here"
     return next(effect for effect in ("harms", "fails", "no effect") if effect in told)
@@ -423,8 +438,7 @@ def place(item, torch_id, device="cpu"):
     """
     torches.check_id(torch_id)
     if torches.is_live(torch_id) and (device == "cpu" or torch_id == torches.current()):
-        seen = torches.call(torch_id, "cases.lab.advice:observe", item.id, device)
-        return Place(torch_id, device, "live", [Seen(**one) for one in seen])
+        return Place(torch_id, device, "live", seen_on(item, torch_id, device))
     known = recorded(torch_id, device)
     if known is None or item.id not in known["seen"]:
         raise evidence.NotRecorded(f"advice {item.id} was not recorded on {torch_id}, {device}")
@@ -500,8 +514,7 @@ def record(torch_id, device="cpu", folder=None, each=lambda: None):
     machine = torches.call(torch_id, "cases.lab.evidence:machine", device)
     rows = {}
     for item in COLLECTION.every:
-        seen = torches.call(torch_id, "cases.lab.advice:observe", item.id, device)
-        rows[item.id] = evidence.dump(seen)
+        rows[item.id] = evidence.dump([asdict(seen) for seen in seen_on(item, torch_id, device)])
         each()
     path = evidence.write_file(
         evidence.path_of(COLLECTION, torch_id, device, folder),
@@ -519,8 +532,11 @@ def check(torch_id, device="cpu", ids=()):
     machine = torches.call(torch_id, "cases.lab.evidence:machine", device)
     same_processor = machine["processor"] == known["provenance"]["processor"]
     for item in COLLECTION.pick(ids):
-        new = [Seen(**one) for one in
-               torches.call(torch_id, "cases.lab.advice:observe", item.id, device)]
+        try:
+            new = seen_on(item, torch_id, device)
+        except RuntimeError as error:
+            found.append(str(error))
+            continue
         found += differences(item, known["seen"].get(item.id, []), new, same_processor)
     return found
 
