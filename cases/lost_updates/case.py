@@ -8,9 +8,9 @@ from cases.lab.numerics import cost
 from cases.lost_updates import fixes as fix
 from cases.lost_updates.model import average, fit, log, squared_error
 
-# Of 16 weights 12 are about 1 and four about 4, for what gets lost depends on their size.
+# Of 16 weights 12 are about 1 and four about 9, for what gets lost depends on their size.
 WEIGHTS, BIG = 16, 4
-LEARNING_RATE = {"small": 1e-3, "large": 2e-2}
+LEARNING_RATE = {"small": 2e-3, "large": 5e-2}
 # The average, and the sum, need many steps to show what one small step loses.
 DECAY = {"small": (0.9999, 4000), "large": (0.5, 20)}
 LOSSES = {"small": (4000, 500), "large": (24, 8)}  # how many there are, and how many a log
@@ -27,18 +27,19 @@ def prepare(setting, device, dtype):
     kept, size = setting["kept"], setting["size"]
     generator = torch.Generator().manual_seed(0)
     weights = 1 + 0.25 * torch.rand(WEIGHTS, generator=generator)
-    weights[-BIG:] *= 4
+    weights[-BIG:] *= 8
     run = Run(setting=setting, device=device, dtype=dtype, model=nn.Identity(), batch={}, step=None)
     if kept == "weights":
-        away = 0.25 * torch.where(torch.rand(WEIGHTS, generator=generator) < 0.5, -1, 1)
+        away = 0.2 * torch.where(torch.rand(WEIGHTS, generator=generator) < 0.5, -1, 1)
         x = torch.randn(64, WEIGHTS, generator=generator)
+        x[:, -BIG:] /= 2
         run.model = linear(weights).to(device, dtype)
         run.batch = {
             "x": x.to(device, dtype),
             "y": (x @ (weights + away)).unsqueeze(1).to(device, dtype),
             "optimizer": torch.optim.AdamW(run.model.parameters(), lr=LEARNING_RATE[size]),
             "criterion": squared_error,
-            "steps": 250,
+            "steps": 100,
         }
         run.step = lambda model, batch: fit(model, **batch)
     elif kept == "average":
