@@ -88,8 +88,8 @@ class Product(torch.autograd.Function):
     "C11",
     article="chatglm",
     claim="Anomaly detection shows the op whose backward went wrong.",
-    why="It asks each backward function for NaN and no more: an overflow or an underflow passes, "
-        "and what turns an infinity into NaN later gets the blame.",
+    why="It asks what each backward function returns for NaN and no more: an overflow or an "
+        "underflow passes, and what later turns an infinity into NaN gets the blame.",
     instead="Use it for NaN and for errors that a backward raises; ask gradients for infinities "
             "and zeros yourself.",
     source=f"{ANOMALY}; torch/csrc/autograd/engine.cpp, evaluate_function",
@@ -362,6 +362,14 @@ def on_dtypes(message):
     return dtypes_in(message), re.findall(r"_to_copy|::to\b|to_dtype", message)
 
 
+def with_switch(device):
+    """What the same program prints in a Python that is started with the variable set."""
+    run = subprocess.run([sys.executable, "-c", PROGRAM.format(device=device)],
+                         env={**os.environ, SWITCH: "1"}, capture_output=True, text=True,
+                         timeout=100, check=True)
+    return run.stdout.strip()
+
+
 @advice(
     "C19",
     article="chatglm",
@@ -377,17 +385,14 @@ def cpp_stack_traces(device):
     layer = nn.Linear(4, 4, device=device)
     x = torch.ones(2, 4, device=device).to(torch.bfloat16)
     plain = attempt(layer, x).error["message"]
-    run = subprocess.run([sys.executable, "-c", PROGRAM.format(device=device)],
-                         env={**os.environ, SWITCH: "1"}, capture_output=True, text=True,
-                         timeout=100)
-    traced = run.stdout.strip()
-    if not traced:
-        yield not_shown("set before the start", (run.stderr.splitlines() or ["no output"])[-1])
+    traced = attempt(with_switch, device)
+    if traced.error:
+        yield not_shown("set before the start", f"a Python of its own: {traced.error['type']}")
     else:
-        same = on_dtypes(plain) == on_dtypes(traced)
-        yield difference("set before the start", on_dtypes(plain), on_dtypes(traced),
-                         f"{len(traced.splitlines()) - 1} lines more, which name "
-                         f"{'no other dtype and no cast' if same else on_dtypes(traced)}")
+        without, with_it = on_dtypes(plain), on_dtypes(traced.value)
+        named = "no other dtype and no cast" if without == with_it else text_of(with_it)
+        yield difference("set before the start", without, with_it,
+                         f"{len(traced.value.splitlines()) - 1} lines more, which name {named}")
     with mock.patch.dict(os.environ, {SWITCH: "1"}):
         late = attempt(layer, x).error["message"]
     yield difference("set after an error", plain, late)

@@ -42,7 +42,8 @@ def cast_encoder_input(run):
 
 def copy_encoder_bf16(run):
     """Use a copy of the encoder in the autocast dtype; the one that trains keeps float32."""
-    run.model.encoder.forward = copy.deepcopy(run.model.encoder).to(run.dtype).eval().forward
+    run.model.low_encoder = copy.deepcopy(run.model.encoder).to(run.dtype)
+    run.model.encoder.forward = run.model.low_encoder.forward
 
 
 def float32_embedding_output(run):
@@ -156,7 +157,7 @@ def encoder_weights_bf16(device):
     "A6",
     article="encoder",
     claim="Keeping the whole path of the tokens inside the autocast block cures it.",
-    why="Look-up, mask and encoder were inside already, and it is inside that the fast path fails.",
+    why="Look-up and encoder were inside already, and it is inside that the fast path fails.",
     instead=INSTEAD,
     source=FAST_PATH,
     notebook="01",

@@ -23,17 +23,18 @@ def verdict(id):
 
 @pytest.mark.parametrize(
     ("id", "expected"),
-    [("A1", "holds"), ("A2", "harms"), ("A3", "harms"), ("A4", "no effect"), ("A5", "holds here"),
+    [("A1", "holds"), ("A2", "harms"), ("A3", "harms"), ("A4", "no effect"), ("A5", "harms"),
      ("A6", "no effect"), ("A7", "fails"), ("A8", "holds here"), ("B23", "holds here")],
 )
 def test_verdict(id, expected):
     assert verdict(id) == expected
 
 
-def test_the_encoder_may_be_converted_if_it_is_a_copy():
-    seen = effects("A5")
-    assert seen.pop("validate, a converted copy") == "holds"
-    assert set(seen.values()) == {"harms"}
+def test_a_converted_encoder_costs_float32_weights_or_memory():
+    shown = {seen["scene"]: seen["shown"] for seen in observe("A5")}
+    assert "24 of 32 float32 parameters are now bfloat16" in shown["validate"]
+    assert "parameters take" in shown["validate, a converted copy"]
+    assert "now bfloat16" not in shown["validate, a converted copy"]
 
 
 def test_float32_is_wanted_outside_autocast_and_by_no_fast_path():
