@@ -118,6 +118,18 @@ def test_a_softmax_in_float32_of_a_sum_in_float16_is_too_late():
 
 @new
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scores", ["low", "near 0", "large"])
+def test_finfo_min_is_right_where_it_is_set_and_not_added(scores, dtype):
+    def set_it(run):
+        run.model.weights = lambda scores, mask: scores.masked_fill(
+            mask < 0, torch.finfo(scores.dtype).min).softmax(-1)
+
+    outcome = run(CASE, {"scores": scores, "dtype": dtype}, ["scale_query_first", set_it])
+    assert outcome.verdict == "runs"
+
+
+@new
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("padding", ["left", "right"])
 @pytest.mark.parametrize("scores", ["low", "near 0", "large"])
 def test_minus_inf_is_right_where_no_row_is_masked_whole(scores, padding, dtype):
