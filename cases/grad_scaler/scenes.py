@@ -7,8 +7,8 @@ from cases.grad_scaler.model import STEPS
 from cases.lab.exercise import Judgement, answered
 from cases.lab.history import NOT_KNOWN, columns, provenance
 from cases.lab.numerics import show
-from cases.lab.run import call, fixed_run, prepare, steady
-from cases.lab.table import Table
+from cases.lab.run import call, fixed_run, prepare, run, steady
+from cases.lab.table import Table, label_of, verdict_of
 
 # Steps that a table shows; the first is 1.
 SHOWN = (1, 2, 3, 8, STEPS)
@@ -25,10 +25,10 @@ def watched(setting, fixes=(), device="cpu", reference=False):
     with steady():
         setting = CASE.setting(setting)
         if reference:
-            run = prepare(CASE, setting, device, reference=True)
+            program = prepare(CASE, setting, device, reference=True)
         else:
-            run, _ = fixed_run(CASE, setting, CASE.pick(fixes), device)
-        optimizer, log, got = run.batch["optimizer"], run.batch["log"], {}
+            program, _ = fixed_run(CASE, setting, CASE.pick(fixes), device)
+        optimizer, log, got = program.batch["optimizer"], program.batch["log"], {}
         step = optimizer.step
 
         def noted():
@@ -38,7 +38,7 @@ def watched(setting, fixes=(), device="cpu", reference=False):
             return step()
 
         optimizer.step = noted
-        call(run)
+        call(program)
     return [{"loss": loss, "scale": scale, "clip": norm, "got": got.get(number)}
             for number, (loss, norm, scale) in enumerate(log, start=1)]
 
@@ -74,6 +74,17 @@ def curves(device="cpu"):
     }
     return {name: (dtype, [step["loss"] for step in watched(setting, fixes, device, reference)])
             for name, (dtype, setting, fixes, reference) in wanted.items()}
+
+
+def tried(tries, setting, device="cpu"):
+    """What fixes do to other mistakes than the setting's: {mistake: [fix, …]} as a Table."""
+    rows = []
+    for mistake, names in tries.items():
+        for name in names:
+            outcome = run(CASE, {**setting, "mistake": mistake}, [name], device, training=False)
+            rows.append((mistake, name, verdict_of(outcome), outcome.said))
+    return Table(f"One fix each ({label_of(outcome)})",
+                 ("mistake", "fix", "verdict", "what it did"), rows)
 
 
 def across():
