@@ -382,7 +382,7 @@ class Answer:
                 spans.setdefault(self.span(places), []).append(scene)
             if spans:
                 parts.append(f"{effect}: " + "; ".join(
-                    f"{', '.join(scenes)}{self.only(span)}" for span, scenes in spans.items()))
+                    f"{' · '.join(scenes)}{self.only(span)}" for span, scenes in spans.items()))
         return ". ".join(parts)
 
     @property
