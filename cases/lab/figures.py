@@ -394,6 +394,35 @@ def losses_picture(curves, caption):
     return Picture(figure, alt, Table(caption, heads, rows))
 
 
+def lines_picture(lines, across, up, alt, table, log=False, level=None):
+    """Draw one line a dtype, its letters at its end. Returns a Picture.
+
+    lines: {dtype: (numbers across, numbers up)}. across, up: what the axes are.
+    log: powers of two across, of ten up. level: (a number up, what it is), drawn straight across.
+    """
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 9}):
+        figure = Figure(figsize=(7.2, 3.0), facecolor="white")
+        axes = figure.add_axes((0.11, 0.16, 0.8, 0.8))
+        if log:
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}" if x >= 1 else f"1/{1 / x:g}")
+        for dtype, (x, y) in lines.items():
+            axes.plot(x, y, color=colour(dtype), ls=DASHES[dtype], lw=2.5, drawstyle="steps-post")
+            axes.annotate(letters(dtype), (x[-1], y[-1]), (6, 0), textcoords="offset points",
+                          color=colour(dtype), va="center", weight="bold", fontsize=11,
+                          annotation_clip=False)
+        if level:
+            axes.axhline(level[0], color="black", lw=1)
+            axes.annotate(level[1], (0.01, level[0]), (0, 3), textcoords="offset points",
+                          xycoords=axes.get_yaxis_transform())
+        axes.set_xlim(min(x[0] for x, _ in lines.values()), max(x[-1] for x, _ in lines.values()))
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        axes.spines[["top", "right"]].set_visible(False)
+    return Picture(figure, alt, table)
+
+
 def square(axes, x, y, sign, good, colour):
     """A filled square for the good sign, a grey one for what is wrong, else an empty one."""
     fill, ink = {good: (colour, "white"), "≠": ("#c9c9c9", "black"), "→": ("white", colour),

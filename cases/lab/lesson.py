@@ -274,8 +274,11 @@ def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
                  ("changed", "verdict", "what it did"), rows)
 
 
-def each_fix(case, setting, device="cpu", torch_id=None, training=True):
-    """Every fix alone, and then the smallest sets of fixes that make the error go away."""
+def each_fix(case, setting, device="cpu", torch_id=None, training=True, most=2):
+    """Every fix alone, and then the smallest sets of fixes that make the error go away.
+
+    most: how many fixes such a set may have. Of 12 fixes 66 pairs are tried, which takes its time.
+    """
 
     @functools.cache
     def one(fixes):
@@ -292,7 +295,7 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True):
     rows += [(f.name, f.origin, verdict_of(o), o.said) for f, o in alone.items()]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
     found = ([] if case.cured(one(()))
-             else smallest_sufficient(together, honest, cured=case.cured))
+             else smallest_sufficient(together, honest, most, case.cured))
     rows += [(" + ".join(subset), "set", verdict_of(o), o.said)
              for subset, o in found if len(subset) > 1]
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"
