@@ -11,7 +11,7 @@ from cases.lab.advice import COLLECTION, Seen, judged, observe
 
 VERDICTS = {"B9": "holds here", "B10": "holds here", "B12": "holds here", "B13": "fails",
             "B29": "holds here", "C4": "can't be shown here", "C23": "holds here"}
-OF_A_PRODUCT = "of a product, cpu autocast in bfloat16"
+OF_A_PRODUCT = "{} of a product, cpu autocast in bfloat16"
 
 
 def effects(id):
@@ -33,13 +33,15 @@ def test_a_softmax_in_float32_shows(monkeypatch):
     softmax = torch.nn.functional.softmax
     monkeypatch.setattr(torch.nn.functional, "softmax",
                         functools.partial(softmax, dtype=torch.float32))
-    assert effects("B9")[OF_A_PRODUCT] == "holds"
+    assert effects("B9")[OF_A_PRODUCT.format("softmax")] == "holds"
 
 
 def test_a_log_in_float32_shows(monkeypatch):
     log = torch.Tensor.log
     monkeypatch.setattr(torch.Tensor, "log", lambda x: log(x.float()))
-    assert effects("B10")[OF_A_PRODUCT] == "holds"
+    found = effects("B10")
+    assert found[OF_A_PRODUCT.format("log")] == "holds"
+    assert found[OF_A_PRODUCT.format("exp")] == "fails"
 
 
 def test_bytes_are_measured(monkeypatch):
