@@ -82,7 +82,7 @@ def tried(tries, setting, device="cpu"):
     for mistake, names in tries.items():
         for name in names:
             outcome = run(CASE, {**setting, "mistake": mistake}, [name], device, training=False)
-            rows.append((mistake, name, verdict_of(outcome), outcome.said))
+            rows.append((mistake, name, verdict_of(CASE, outcome), outcome.said))
     return Table(f"One fix each ({label_of(outcome)})",
                  ("mistake", "fix", "verdict", "what it did"), rows)
 

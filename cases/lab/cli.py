@@ -16,6 +16,7 @@ from cases.lab.anywhere import ask
 from cases.lab.base import BadInput, OneLineParser, obey
 from cases.lab.case import Missing, Silent
 from cases.lab.run import check_device
+from cases.lab.table import verdict_of
 
 
 def parser():
@@ -119,7 +120,7 @@ def do_run(args):
     if args.json:
         print(json.dumps(outcome.to_json(), ensure_ascii=False))
         return 0
-    print(f"{outcome.sign} {outcome.verdict}: {outcome.said}")
+    print(f"{verdict_of(case, outcome)}: {outcome.said}")
     if outcome.where:
         operands = ", ".join(
             f"{o['name']} {o['dtype']} {o['shape']}" for o in outcome.where["operands"]

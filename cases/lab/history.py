@@ -13,7 +13,7 @@ from cases.lab.anywhere import ask
 from cases.lab.case import BadInput
 from cases.lab.messages import plain
 from cases.lab.palette import letters
-from cases.lab.table import Table
+from cases.lab.table import Table, verdict_of
 
 NOT_KNOWN, ANY = "?", "any"
 
@@ -172,18 +172,12 @@ def fixes_table(case, setting=None):
     rows = []
     for names in [()] + [(fix.name,) for fix in case.fixes]:
         told = [column.ask(case, setting, names, training=True) for column in across]
-        rows.append((names[0] if names else "no fix", *(sign(case, outcome) for outcome in told)))
+        signs = [verdict_of(case, outcome)[0] if outcome else NOT_KNOWN for outcome in told]
+        rows.append((names[0] if names else "no fix", *signs))
     return Table(
         f"Each fix alone, torch by torch: ✗ fails as without it, ↪ moves the error, ✓ runs, "
         f"◐ runs at a cost. {provenance(across)}",
         ("fix", *(column.head for column in across)), rows)
-
-
-def sign(case, outcome):
-    """The sign of a verdict; ✗ too where a silent failure is still there, at whatever cost."""
-    if outcome is None:
-        return NOT_KNOWN
-    return "✗" if outcome.status == "ran" and not case.cured(outcome) else outcome.sign
 
 
 def parts(values, cells):

@@ -196,7 +196,7 @@ def expect_outcome(outcome, expected=None):
         raise AssertionError(f"the program must {wanted}, but torch {outcome.torch} did this: "
                              f"{outcome.said}")
     return Table(f"The program alone ({label_of(outcome)})", ("verdict", "what it did"),
-                 [(verdict_of(outcome), outcome.said)])
+                 [(verdict_of(cases.load(outcome.case), outcome), outcome.said)])
 
 
 class Source:
@@ -268,7 +268,7 @@ def experiment(case, setting, changes, fixes=(), device="cpu", torch_id=None):
     for change in [{}] + list(changes):
         outcome = ask(case, {**setting, **change}, fixes, device, torch_id, training=False)
         name = ", ".join(f"{k}={v}" for k, v in change.items()) or "as reported"
-        rows.append((name, verdict_of(outcome), outcome.said))
+        rows.append((name, verdict_of(case, outcome), outcome.said))
     added = "".join(f", with {fix}" for fix in fixes)
     return Table(f"One factor at a time{added} ({label_of(outcome)})",
                  ("changed", "verdict", "what it did"), rows)
@@ -291,12 +291,12 @@ def each_fix(case, setting, device="cpu", torch_id=None, training=True, most=2):
             return None
 
     alone = {fix: one((fix.name,)) for fix in case.fixes}
-    rows = [("no fix", "", verdict_of(one(())), one(()).said)]
-    rows += [(f.name, f.origin, verdict_of(o), o.said) for f, o in alone.items()]
+    rows = [("no fix", "", verdict_of(case, one(())), one(()).said)]
+    rows += [(f.name, f.origin, verdict_of(case, o), o.said) for f, o in alone.items()]
     honest = [fix.name for fix in case.fixes if fix.origin != "trap"]
     found = ([] if case.cured(one(()))
              else smallest_sufficient(together, honest, most, case.cured))
-    rows += [(" + ".join(subset), "set", verdict_of(o), o.said)
+    rows += [(" + ".join(subset), "set", verdict_of(case, o), o.said)
              for subset, o in found if len(subset) > 1]
     sets = ", ".join(" + ".join(subset) for subset, _ in found) or "none needed, or none found"
     return Table(f"Each fix alone ({label_of(one(()))}). Smallest sufficient sets: {sets}.",
@@ -370,10 +370,10 @@ def emulated(case, setting, changes=(), fixes=()):
         name = ", ".join(f"{key}={value}" for key, value in change.items()) or "as it is"
         asked = {**setting, **change}
         here = run(case, asked, fixes, training=False)
-        rows.append((name, "cpu, live", verdict_of(here), here.said))
+        rows.append((name, "cpu, live", verdict_of(case, here), here.said))
         try:
             there = on_cuda(case, asked, fixes)
-            rows.append((name, f"cuda, {there.provenance}", verdict_of(there), there.said))
+            rows.append((name, f"cuda, {there.provenance}", verdict_of(case, there), there.said))
         except BadInput as error:
             rows.append((name, "cuda", "not shown", str(error)))
     added = "".join(f", with {fix}" for fix in fixes)
@@ -413,7 +413,8 @@ def truth_table(panel, fixes=None):
         outcome = panel.outcome
         label = "all of them" if len(chosen) > 1 else (chosen or ["no fix"])[0]
         result = outcome.error["type"] if outcome.error else outcome.output_dtype
-        rows.append((label, outcome.verdict, result, panel.setting["dtype"]))
+        _, verdict = verdict_of(panel.case, outcome).split(" ", 1)
+        rows.append((label, verdict, result, panel.setting["dtype"]))
     panel.set(**{name: False for name in names})
     panel.raise_errors()
     return Table("Every toggle", ("fixes on", "verdict", "raised, or output", "dtype"), rows)

@@ -29,7 +29,7 @@ STYLE = """<style>
   font-weight: 600; width: 1%}
 .ht-outcome td {text-align: left; vertical-align: top; padding: 3px 0; overflow-wrap: anywhere}
 .ht-outcome caption {text-align: left; font-size: 150%; padding: 0 0 4px}
-.ht-fails, .ht-moves {color: var(--jp-error-color1, #b00020)}
+.ht-fails, .ht-moves, .ht-wrong {color: var(--jp-error-color1, #b00020)}
 .ht-note {color: var(--jp-ui-font-color2, #595959); font-size: 90%; line-height: 1.3;
   margin: 8px 0 0}
 </style>"""
@@ -211,7 +211,7 @@ class Panel:
 
     @property
     def head(self):
-        return verdict_of(self.outcome) if self.outcome else "no outcome"
+        return verdict_of(self.case, self.outcome) if self.outcome else "no outcome"
 
     def html(self):
         """The outcome as the HTML table that the panel shows."""

@@ -55,8 +55,10 @@ class Table:
         )
 
 
-def verdict_of(outcome):
-    """Sign and word."""
+def verdict_of(case, outcome):
+    """Sign and word. Where a silent failure is still there, that: its verdict is 'costs'."""
+    if outcome.status == "ran" and not case.cured(outcome):
+        return "✗ still wrong"
     return f"{outcome.sign} {outcome.verdict}"
 
 
