@@ -59,7 +59,7 @@ class Gain(nn.Module):
     instead="Cast the input where it comes in: x.to(next(model.parameters()).dtype); "
             "that nothing raised does not say that half was used.",
     source="https://docs.pytorch.org/docs/stable/tensor_attributes.html, torch.dtype, promotion; "
-           "huggingface/transformers#38358",
+           "luosiallen/latent-consistency-model#46",
     notebook="02",
 )
 def feed_float32_to_a_half_layer(device):
@@ -208,18 +208,18 @@ def halve_named_parameters(device):
     "C8",
     article="chatglm",
     claim="With gradient accumulation, set param.grad = param.grad.half() after each backward.",
-    why="A gradient has its parameter's dtype already: a half one is refused for float32 weights, "
-        "and for half weights the line changes nothing.",
+    why="A gradient has its parameter's dtype already: for half weights the line changes nothing, "
+        "and for float32 weights a half one is refused, or with grad_dtype=None by AdamW.",
     instead="Leave gradients alone; accumulate into float32 weights, and let autocast run the "
             "products in half.",
     source="torch/csrc/autograd/python_variable.cpp, THPVariable_set_grad; "
-           "https://docs.pytorch.org/docs/stable/notes/amp_examples.html, Gradient accumulation",
+           "pytorch/pytorch#162815; https://docs.pytorch.org/docs/stable/notes/amp_examples.html, Gradient accumulation",
     notebook="03",
 )
 def halve_the_gradients(device):
     def accumulate(dtype, halve, autocast=False, free=False):
         weight = nn.Parameter(torch.full((1,), 0.1, device=device).to(dtype))
-        if free:  # torch 2.10 asks for this; before, it is an attribute like any other
+        if free:  # what newer torches' message points to; to older ones any attribute
             weight.grad_dtype = None
         for _ in range(2):
             with torch.autocast(device, torch.bfloat16, enabled=autocast):
@@ -284,6 +284,20 @@ def halve_the_state_dict(device):
     yield remedy("float32 model, half input, assign=True", half_input[0], assigned)
 
 
+def two_steps(device, there_and_back):
+    """Two steps of AdamW on float32 weights; between them there and back, if so asked."""
+    layer = nn.Linear(4, 4).to(device)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    for step in range(2):
+        for parameter in layer.parameters():
+            parameter.grad = torch.full_like(parameter, 0.5)
+        optimizer.step()
+        if step == 0 and there_and_back:
+            layer.float()
+            layer.half()
+    return layer.weight
+
+
 @advice(
     "C10",
     article="chatglm",
@@ -309,18 +323,5 @@ def validate_in_float_and_go_back(device):
         yield harmless(scene, share > 0 or after.dtype is not before.dtype,
                        f"the prefix is {str(after.dtype)[6:]}, was {str(before.dtype)[6:]}; "
                        f"{share}% of its weights changed")
-
-    def next_step(there_and_back):
-        layer = nn.Linear(4, 4).to(device)
-        optimizer = torch.optim.AdamW(layer.parameters())
-        for step in range(2):
-            for parameter in layer.parameters():
-                parameter.grad = torch.full_like(parameter, 0.5)
-            optimizer.step()
-            if step == 0 and there_and_back:
-                layer.float()
-                layer.half()
-        return layer.weight
-
-    yield remedy("float32 weights, AdamW's next step", attempt(next_step, False),
-                 attempt(next_step, True))
+    yield remedy("float32 weights, AdamW's next step", attempt(two_steps, device, False),
+                 attempt(two_steps, device, True))
