@@ -20,6 +20,7 @@ from cases.lab.advice import (
     remedy,
 )
 from cases.lab.case import Run
+from cases.lab.numerics import show
 from cases.lab.run import run
 
 PHASES = ("train", "validate", "generate")
@@ -116,10 +117,11 @@ def convert_everything_to_float32(device):
         ours = run(CASE, setting, ("whole_model_float32",), device)
         ran = [one for name in others
                if (one := run(CASE, setting, (name,), device, training=False)).status == "ran"]
-        stable = (ours.status == "ran" and not any(c["kind"] == "no_learning" for c in ours.costs)
-                  and all(ours.relative_error <= one.relative_error for one in ran))
-        theirs = ", ".join(f"{one.fixes[0]} {one.relative_error:g}" for one in ran) or "none runs"
-        yield fact(f"most stable, {phase}", stable, f"{ours.said}; the others: {theirs}")
+        learns = not any(cost["kind"] == "no_learning" for cost in ours.costs)
+        stable = ours.relative_error is not None and learns and all(
+            one.relative_error is None or ours.relative_error <= one.relative_error for one in ran)
+        theirs = ", ".join(f"{one.fixes[0]} {show(one.relative_error)}" for one in ran)
+        yield fact(f"most stable, {phase}", stable, f"{ours.said}; the others: {theirs or 'none runs'}")
     full = forward_time(fixes.whole_model_float32, device)
     for rival in (fixes.autocast_float16, fixes.cast_prefix_output):
         scene, half = f"slower than {rival.__name__}", forward_time(rival, device)
@@ -213,7 +215,8 @@ def halve_named_parameters(device):
     instead="Leave gradients alone; accumulate into float32 weights, and let autocast run the "
             "products in half.",
     source="torch/csrc/autograd/python_variable.cpp, THPVariable_set_grad; "
-           "pytorch/pytorch#162815; https://docs.pytorch.org/docs/stable/notes/amp_examples.html, Gradient accumulation",
+           "pytorch/pytorch#162815; "
+           "https://docs.pytorch.org/docs/stable/notes/amp_examples.html, Gradient accumulation",
     notebook="03",
 )
 def halve_the_gradients(device):
