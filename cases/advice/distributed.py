@@ -70,8 +70,9 @@ def told(both):
           "does it.",
     why="A collective sends bytes, and each rank reads those it gets in its own dtype: only what "
         "is sent must agree, and a branch on the rank is a way to make it differ.",
-    instead="Set the dtype in a line that all ranks run; autocast may differ, for the gradients "
-            "stay in the parameters' dtype.",
+    instead="Set the dtype in a line that all ranks run. TORCH_DISTRIBUTED_DEBUG=DETAIL names a "
+            "mismatch, but in torch 2.9 to 2.14 DDP over gloo crashes under it, whatever the "
+            "dtypes.",
     source="pytorch/pytorch#150248; https://docs.pytorch.org/docs/stable/distributed.html, "
            "TORCH_DISTRIBUTED_DEBUG",
     notebook="05",
