@@ -121,7 +121,8 @@ def convert_everything_to_float32(device):
         stable = ours.relative_error is not None and learns and all(
             one.relative_error is None or ours.relative_error <= one.relative_error for one in ran)
         theirs = ", ".join(f"{one.fixes[0]} {show(one.relative_error)}" for one in ran)
-        yield fact(f"most stable, {phase}", stable, f"{ours.said}; the others: {theirs or 'none runs'}")
+        shown = f"{ours.said}; the others: {theirs or 'none runs'}"
+        yield fact(f"most stable, {phase}", stable, shown)
     full = forward_time(fixes.whole_model_float32, device)
     for rival in (fixes.autocast_float16, fixes.cast_prefix_output):
         scene, half = f"slower than {rival.__name__}", forward_time(rival, device)
