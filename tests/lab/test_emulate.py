@@ -26,7 +26,8 @@ NAMED = {"ids": lambda case: case.name}
 
 def settings(case):
     """Every setting of a case that needs no backward."""
-    return [setting for setting in gate.settings(case) if setting.get("phase") != "train"]
+    return [setting for setting in gate.settings(case)
+            if setting.get("phase") != "train" and setting.get("kept") != "weights"]
 
 
 def output(case, setting, fixes=(), device="cpu"):
@@ -283,7 +284,7 @@ def test_a_search_for_a_gpu_is_no_outcome():
 
 @pytest.mark.parametrize("case", CASES, **NAMED)
 def test_training_is_refused(case):
-    if "train" not in dict((f.name, f.values) for f in case.factors)["phase"]:
+    if "train" not in dict((f.name, f.values) for f in case.factors).get("phase", ()):
         pytest.skip("it does not train")
     with pytest.raises(BadInput, match="backward") as refused:
         emulate.run(case, {"phase": "train"})
@@ -348,9 +349,10 @@ AUTOCAST = {"llama_vision": "autocast_generate", "chatglm_prefix": "autocast_flo
 def test_over_the_key_of_the_cpu_it_does_what_the_cpu_does(case):
     """The truth about the CPU's autocast is at hand; the same tensors must come to it."""
     needed(case)
+    sets = [(), (AUTOCAST[case.name],)] if case.name in AUTOCAST else [()]
     compared = 0
     for setting in settings(case):
-        for fixes in ((), (AUTOCAST[case.name],)):
+        for fixes in sets:
             try:
                 with emulated("cpu"):
                     there = output(case, setting, fixes)
@@ -358,7 +360,7 @@ def test_over_the_key_of_the_cpu_it_does_what_the_cpu_does(case):
                 continue
             assert same(there, output(case, setting, fixes)), (setting, fixes)
             compared += 1
-    assert compared > 10
+    assert compared >= min(11, len(settings(case)))
 
 
 def test_inside_a_fused_kernel_autocast_is_off():
