@@ -2,7 +2,7 @@
 
 MODULES = (
     "cases.advice.autocast",
-    "cases.advice.numbers",
+    "cases.advice.arithmetic",
     "cases.advice.compiled",
     "cases.advice.distributed",
     "cases.encoder_bf16.advice",

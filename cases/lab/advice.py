@@ -34,6 +34,8 @@ ARTICLES = ("encoder", "c10half", "chatglm")
 EFFECTS = ("holds", "harms", "fails", "no effect", "idle", "not shown")
 VERDICTS = {"holds": "✓", "holds here": "◑", "no effect": "○", "fails": "✗", "harms": "▼",
             "can't be shown here": "?"}
+# Modules of ours whose functions a check may use, and that no other hash covers.
+ELSEWHERE = re.compile(r"cases\.(?!lab\.)\w+\.(?!model$|fixes$|case$)")
 NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")
 
 
@@ -113,10 +115,15 @@ def load_case(name):
 
 
 def segments(module, name):
-    """Source of a module's function, without decorators, then of what of the module it uses."""
+    """Source of a module's function, without decorators, then of what else of ours it uses.
+
+    Left out are the lab, and a case's program, fixes and case.py, which the case's digest covers.
+    """
     text = inspect.getsource(module)
-    own = {}
+    own, others = {}, {}
     for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and ELSEWHERE.match(node.module):
+            others.update({alias.name: node.module for alias in node.names})
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             own[node.name] = node
         elif isinstance(node, ast.Assign):
@@ -128,6 +135,8 @@ def segments(module, name):
         found.append(ast.get_source_segment(text, node))
         used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         wanted += sorted(used & set(own) - set(wanted))
+        for other in sorted(used & set(others)):
+            found += segments(importlib.import_module(others[other]), other)
     return found
 
 
