@@ -52,7 +52,7 @@ class Outcome:
         if self.status == "raised":
             return f"{self.error['type']}: {self.error['message']}"
         parts = [f"runs, output {self.output_dtype}"]
-        if self.relative_error is not None:
+        if self.relative_error is not None and all(c["kind"] != "error" for c in self.costs):
             parts.append(f"relative error {self.relative_error:g}")
         return ", ".join(parts + [item["text"] for item in self.costs])
 
