@@ -7,9 +7,9 @@ import torch
 from cases.grad_scaler import fixes as fix
 from cases.grad_scaler.model import LEARNING_RATE, STEPS, Net, clip, grad_scaler, train
 from cases.lab.case import Case, Factor, Run, Silent, fixes
-from cases.lab.numerics import cost
+from cases.lab.numerics import cost, show
 
-ROWS = 512
+ROWS = 256
 # In pascals the air's pressure is 101325, and float16 ends at 65504. In float32 the unit makes no
 # difference, for the model has a norm.
 PASCALS = 1e5
@@ -24,7 +24,7 @@ def unscale_and_clip(model, optimizer, scaler):
 def prepare(setting, device, dtype):
     """The reference is the right loop in float32, which has no scaler to be wrong about."""
     mistake, low = setting["mistake"], dtype is not torch.float32
-    teacher, model, x = Net(), Net(), torch.randn(ROWS, 16)
+    teacher, model, x = Net(), Net(), torch.randn(ROWS, 8)
     with torch.no_grad():
         y = teacher(x)
     if mistake == "overflow":
@@ -64,7 +64,7 @@ def costs(run, output):
     if skipped:
         found.append(cost("skipped", f"{skipped} of {STEPS} steps skipped, scale {scales[-1]:g}"))
     if losses[-1] > losses[0] / 2:
-        found.append(cost("no_learning", f"loss {losses[0]:.2g} at first, {losses[-1]:.2g} last"))
+        found.append(cost("no_learning", f"loss {show(losses[0])} at first, {show(losses[-1])} last"))
     return found
 
 
