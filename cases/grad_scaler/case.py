@@ -64,7 +64,8 @@ def costs(run, output):
     if skipped:
         found.append(cost("skipped", f"{skipped} of {STEPS} steps skipped, scale {scales[-1]:g}"))
     if losses[-1] > losses[0] / 2:
-        found.append(cost("no_learning", f"loss {show(losses[0])} at first, {show(losses[-1])} last"))
+        first, last = show(losses[0]), show(losses[-1])
+        found.append(cost("no_learning", f"loss {first} at first, {last} last"))
     return found
 
 
