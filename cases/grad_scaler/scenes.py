@@ -95,16 +95,16 @@ def across():
             setting = CASE.setting({"mistake": mistake, "dtype": dtype})
             rows.append((mistake, dtype, *(sign(column.ask(CASE, setting, ()))
                                            for column in found)))
-    return Table("Each mistake, torch by torch: ✓ learns as float32 does, ✗ raises, ◐ raises "
-                 f"nothing and is wrong. {provenance(found)}",
+    return Table("Each mistake, torch by torch: ✓ learns as float32 does, ✗ is wrong without a "
+                 f"word, ! raises. {provenance(found)}",
                  ("mistake", "dtype", *(column.head for column in found)), rows)
 
 
 def sign(outcome):
-    """✓, ✗ or ◐ for an Outcome; see `across`."""
+    """✓, ✗ or ! for an Outcome; see `across`."""
     if outcome is None:
         return NOT_KNOWN
-    return "✗" if outcome.status == "raised" else "✓" if CASE.cured(outcome) else "◐"
+    return "!" if outcome.status == "raised" else "✓" if CASE.cured(outcome) else "✗"
 
 
 # Three loops that raise nothing, and what is wrong with each.
