@@ -20,7 +20,8 @@ from cases.lab.emulate import Emulated, NotEmulated, emulated
 from cases.lab.run import EMULATED, call, run, steady
 
 pytestmark = pytest.mark.skipif(not emulate.available(), reason=str(emulate.obstacle()))
-CASES = [cases.load(name) for name in cases.NAMES]
+TRAINS = "grad_scaler"  # all of it is backward passes, which cannot be emulated
+CASES = [cases.load(name) for name in cases.NAMES if name != TRAINS]
 NAMED = {"ids": lambda case: case.name}
 
 
@@ -57,7 +58,7 @@ def needed(case):
 def same(one, other):
     if isinstance(one, str) or isinstance(other, str):
         return isinstance(one, str) and one == other
-    return one.dtype == other.dtype and torch.equal(one, other)
+    return one.dtype == other.dtype and torch.allclose(one, other, 0, 0, equal_nan=True)
 
 
 # ------------------------------------------------------------------ what autocast decides
@@ -289,6 +290,8 @@ def test_training_is_refused(case):
     with pytest.raises(BadInput, match="backward") as refused:
         emulate.run(case, {"phase": "train"})
     assert "\n" not in str(refused.value) and "allowed: " in str(refused.value)
+    with pytest.raises(BadInput, match="backward"):
+        emulate.run(cases.load(TRAINS))
 
 
 def test_old_torch_and_real_gpu_are_refused(monkeypatch):
