@@ -36,6 +36,7 @@ VERDICTS = {"holds": "✓", "holds here": "◑", "no effect": "○", "fails": "�
             "can't be shown here": "?"}
 # Modules of ours whose functions a check may use, and that no other hash covers.
 ELSEWHERE = re.compile(r"cases\.(?!lab\.)\w+\.(?!model$|fixes$|case$)")
+LONGEST = 240  # characters of what was seen in one scene, where a person reads them
 NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")
 
 
@@ -400,7 +401,7 @@ class Answer:
         item = self.advice
         return [
             f"where: {self.where}",
-            *(f"{one['scene']}: {one['effect']}{self.only(one['where'])}. {one['shown']}"
+            *(f"{one['scene']}: {one['effect']}{self.only(one['where'])}. {short(one['shown'])}"
               for one in self.scenes()),
             f"why: {item.why}", f"instead: {item.instead}", f"source: {item.source}", self.label,
         ]
@@ -509,7 +510,12 @@ def scenes_table(answer):
     """Return a Table of what one check saw."""
     return Table(f"{answer.advice.id} {answer.sign} {answer.verdict} ({answer.label})",
                  ("scene", "effect", "what was seen"),
-                 [(one["scene"], one["effect"], one["shown"]) for one in answer.scenes()])
+                 [(one["scene"], one["effect"], short(one["shown"])) for one in answer.scenes()])
+
+
+def short(text):
+    """A text of at most LONGEST characters; the JSON has all of it."""
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
 
 
 # ------------------------------------------------------------------ recorded, and held to it
