@@ -345,6 +345,16 @@ class Answer:
         return VERDICTS[self.verdict]
 
     @property
+    def held(self):
+        """In how many trials it held, and of how many: a trial is a scene on one torch and device.
+
+        Scenes with nothing to cure, and those that cannot be shown, are none.
+        """
+        told = [seen.effect for place in self.places for seen in place.seen
+                if seen.effect not in ("idle", "not shown")]
+        return told.count("holds"), len(told)
+
+    @property
     def here(self):
         """The verdict on this process's torch alone; None where that was not asked."""
         own = [p for p in self.places if p.torch_id == torches.current() and p.device == "cpu"]
@@ -423,7 +433,8 @@ class Answer:
         item = self.advice
         return {
             "id": item.id, "article": item.article, "claim": item.claim,
-            "verdict": self.verdict, "here": self.here, "where": self.where,
+            "verdict": self.verdict, "here": self.here, "held": list(self.held),
+            "where": self.where,
             "shown_by": self.scenes(), "why": item.why, "instead": item.instead,
             "source": item.source, "case": item.case or None, "notebook": item.notebook,
             "provenance": self.label,
@@ -485,9 +496,9 @@ def table(answers):
               for verdict, sign in VERDICTS.items()]
     return Table(
         f"{len(answers)} pieces of advice, tried: {', '.join(counts)}",
-        ("id", "article", "case", "verdict", "notebook", "the article says"),
+        ("id", "article", "case", "verdict", "held in", "notebook", "the article says"),
         [(a.advice.id, a.advice.article, a.advice.case or "none", f"{a.sign} {a.verdict}",
-          a.advice.notebook, a.advice.claim) for a in answers])
+          "{} of {}".format(*a.held), a.advice.notebook, a.advice.claim) for a in answers])
 
 
 def by_torch(answers):

@@ -259,6 +259,7 @@ def versions_picture(history):
 def advice_picture(answers):
     """Draw each piece of advice as a square, a row an article, its verdicts side by side.
 
+    What holds here and not there is filled up to the share of trials in which it held.
     answers: a list of cases.lab.advice.Answer. Returns a Picture; its table has the numbers.
     """
     articles = list(dict.fromkeys(answer.advice.article for answer in answers))
@@ -271,34 +272,54 @@ def advice_picture(answers):
     rows = []
     for y, article in enumerate(articles):
         own = [answer for answer in answers if answer.advice.article == article]
-        own.sort(key=lambda answer: list(VERDICTS).index(answer.verdict))
+        own.sort(key=lambda answer: (list(VERDICTS).index(answer.verdict), -share(answer)))
         axes.text(-0.8, y, article, ha="right", va="center", fontsize=9)
         for x, answer in enumerate(own):
-            tile(axes, x, y, answer.verdict, answer.sign)
+            tile(axes, x, y, answer.verdict, answer.sign, filled=share(answer))
             axes.text(x, y + 0.2, answer.advice.id, ha="center", va="center", fontsize=6.5)
-        rows.append((article, *(", ".join(a.advice.id for a in own if a.verdict == verdict) or "-"
+        rows.append((article, *(", ".join(named(a) for a in own if a.verdict == verdict) or "-"
                                 for verdict in VERDICTS)))
     x = 0
     for verdict, sign in VERDICTS.items():
-        tile(axes, x, len(articles), verdict, sign, high=0.28, up=0)
+        tile(axes, x, len(articles), verdict, sign, high=0.28, up=0, filled=0.5)
         axes.text(x + 0.65, len(articles), verdict, ha="left", va="center", fontsize=8.5)
         x += 2.1 + 0.31 * len(verdict)
     counts = {verdict: sum(a.verdict == verdict for a in answers) for verdict in VERDICTS}
-    alt = (f"{len(answers)} pieces of advice from {len(articles)} articles, a square each. "
+    alt = (f"{len(answers)} pieces of advice from {len(articles)} articles, a square each. What "
+           "holds here and not there is filled up to the share of trials in which it held. "
            + "; ".join(f"{verdict}: {count}" for verdict, count in counts.items()) + ".")
     heads = ("article", *(f"{sign} {verdict}" for verdict, sign in VERDICTS.items()))
     return Picture(figure, alt, Table("Verdicts by article", heads, rows))
 
 
+def share(answer):
+    """The share of trials in which a piece of advice held; 0 where there were none."""
+    held, tried = answer.held
+    return held / max(tried, 1)
+
+
+def named(answer):
+    """The id, and of what holds here only, in how many percent of the trials."""
+    percent = f" {share(answer):.0%}" if answer.verdict == "holds here" else ""
+    return f"{answer.advice.id}{percent}"
+
+
 # From light to dark by how far from true, so that it reads in grey too; the sign says it anyway.
-SHADES = {"holds": "#cfe8d8", "holds here": "#e4eec6", "no effect": "#ececec", "fails": "#f6c9a8",
+SHADES = {"holds": "#bfe0cb", "holds here": "#ffffff", "no effect": "#ececec", "fails": "#f6c9a8",
           "harms": "#e79b93", "can't be shown here": "#ffffff"}
 
 
-def tile(axes, x, y, verdict, sign, high=0.42, up=0.17):
-    """One square with a verdict's sign, `up` above its middle; high: half its height."""
-    axes.add_patch(Rectangle((x - 0.46, y - high), 0.92, 2 * high, facecolor=SHADES[verdict],
-                             edgecolor="#555555", linewidth=0.6))
+def tile(axes, x, y, verdict, sign, high=0.42, up=0.17, filled=1.0):
+    """One square with a verdict's sign, `up` above its middle; high: half its height.
+
+    filled: of what holds here only, the share that is filled, from below.
+    """
+    corner, wide, high = (x - 0.46, y - high), 0.92, 2 * high
+    axes.add_patch(Rectangle(corner, wide, high, facecolor=SHADES[verdict]))
+    if verdict == "holds here":
+        axes.add_patch(Rectangle((corner[0], corner[1] + high * (1 - filled)), wide, high * filled,
+                                 facecolor=SHADES["holds"]))
+    axes.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor="#555555", linewidth=0.6))
     axes.text(x, y - up, sign, ha="center", va="center", fontsize=10,
               fontfamily="DejaVu Sans")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cases import advice as catalogue
-from cases.lab import advice, evidence, torches
+from cases.lab import advice, evidence, figures, torches
 from cases.lab.advice import EFFECTS, Answer, Place, Seen, Tried, judged
 from cases.lab.base import BadInput
 from cases.lab.case import Missing
@@ -325,6 +325,26 @@ def test_scenes_that_came_out_alike_are_one_line(small):
         {"scene": "a", "effect": "holds", "shown": "1", "where": "torch 2.0, 2.1, cpu"},
         {"scene": "a", "effect": "holds", "shown": "2", "where": "torch 2.2, cpu"}]
     assert "a: holds (torch 2.2, cpu). 2" in found.lines
+
+
+def test_held_counts_scenes_on_torches_where_there_is_something_to_try(small):
+    found = answer(small()["Z2"],
+                   t2_0=[at("a", "holds"), at("b", "fails"), at("c", "idle")],
+                   t2_1=[at("a", "holds"), at("b", "no effect"), at("c", "not shown")])
+    assert found.held == (2, 4) and found.to_json()["held"] == [2, 4]
+    assert answer(small()["Z2"], t2_0=[at("a", "idle")]).held == (0, 0)
+    assert advice.table([found]).rows[0][4] == "2 of 4"
+
+
+def test_the_picture_says_in_words_what_it_draws(small):
+    item = small()["Z2"]
+    half = answer(item, t2_0=[at("a", "holds"), at("b", "fails")])
+    none = answer(item, t2_0=[at("a", "not shown")])
+    drawn = figures.advice_picture([none, half])
+    assert "holds here: 1; " in drawn.alt and "can't be shown here: 1." in drawn.alt
+    [row] = drawn.table.rows
+    assert row == [item.article, "-", "Z2 50%", "-", "-", "-", "Z2"]
+    assert drawn.png != figures.advice_picture([answer(item, t2_0=[at("a", "holds")])]).png
 
 
 def test_devices_are_told_apart(small):
