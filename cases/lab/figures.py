@@ -304,7 +304,7 @@ def named(answer):
     return f"{answer.advice.id}{percent}"
 
 
-# From light to dark by how far from true, so that it reads in grey too; the sign says it anyway.
+# Soft, for the sign on each square says it anyway, in grey too.
 SHADES = {"holds": "#bfe0cb", "holds here": "#ffffff", "no effect": "#ececec", "fails": "#f6c9a8",
           "harms": "#e79b93", "can't be shown here": "#ffffff"}
 
