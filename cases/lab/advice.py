@@ -413,7 +413,8 @@ class Answer:
             f"where: {self.where}",
             *(f"{one['scene']}: {one['effect']}{self.only(one['where'])}. {short(one['shown'])}"
               for one in self.scenes()),
-            f"why: {item.why}", f"instead: {item.instead}", f"source: {item.source}", self.label,
+            f"why: {item.why}", f"instead: {item.instead}", f"source: {item.source}",
+            f"notebook: {item.notebook}", self.label,
         ]
 
     def __str__(self):
@@ -496,9 +497,9 @@ def table(answers):
               for verdict, sign in VERDICTS.items()]
     return Table(
         f"{len(answers)} pieces of advice, tried: {', '.join(counts)}",
-        ("id", "article", "case", "verdict", "held in", "notebook", "the article says"),
+        ("id", "article", "case", "verdict", "held in", "the article says"),
         [(a.advice.id, a.advice.article, a.advice.case or "none", f"{a.sign} {a.verdict}",
-          "{} of {}".format(*a.held), a.advice.notebook, a.advice.claim) for a in answers])
+          "{} of {}".format(*a.held), a.advice.claim) for a in answers])
 
 
 def by_torch(answers):

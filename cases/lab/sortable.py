@@ -25,7 +25,10 @@ STYLE = """<style>
 .ht-sortable [aria-sort=ascending] button::after {content: " ▲"}
 .ht-sortable [aria-sort=descending] button::after {content: " ▼"}
 .ht-sortable tbody tr:nth-child(even) {background: var(--jp-layout-color1, transparent)}
-.ht-sortable td:has(details) {white-space: normal; min-width: 300px; max-width: 620px}
+.ht-sortable:has(details) {display: block}
+.ht-sortable:has(details) table {width: 100%}
+.ht-sortable td:has(details) {white-space: normal; min-width: 260px}
+.ht-sortable tr:has(details[open]) > * {vertical-align: top}
 .ht-sortable summary {cursor: pointer}
 .ht-sortable details div {padding: 2px 0 2px 14px}
 .ht-filters {margin: 0 0 6px; font-size: var(--jp-ui-font-size1, 13px)}
