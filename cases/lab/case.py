@@ -102,7 +102,7 @@ class Headline:
     @property
     def wanted(self):
         """What `met_by` asks for, in words."""
-        return f"raise {self.text!r}"
+        return f"raise {self.type} with {self.text!r}"
 
     def met_by(self, outcome):
         """True if `outcome` is this very error."""

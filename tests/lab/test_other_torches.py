@@ -31,7 +31,7 @@ def test_what_is_expected_is_tabled_with_its_provenance():
     ({**RAISED, "error": {**RAISED["error"], "message": "other words"}}, WANTED),
 ])
 def test_anything_else_is_red(what, expected):
-    with pytest.raises(AssertionError, match="expected"):
+    with pytest.raises(AssertionError, match="the program must "):
         expect_outcome(outcome(**what), expected)
 
 
