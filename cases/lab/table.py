@@ -42,7 +42,7 @@ class Table:
 
         def cells(row, first, rest):
             return "".join(
-                f"<{tag} {whole if len(cell) < 13 else left}>{html.escape(cell)}</{tag[:2]}>"
+                f"<{tag} {whole if len(cell) < 14 else left}>{html.escape(cell)}</{tag[:2]}>"
                 for cell, tag in zip(row, [first] + [rest] * len(row), strict=False)
             )
 
