@@ -34,6 +34,8 @@ def test_the_verdicts_on_advice_are_those_of_the_evidence():
         for article in advice.ARTICLES
     ]
     assert rows_of("## The advice, tested", "| article") == expected
+    half_true = sum(answer.verdict == "holds here" for answer in answers)
+    assert f"{half_true} of the {len(answers)} are half true" in README
 
 
 def test_every_notebook_of_a_case_is_there():
