@@ -26,7 +26,7 @@ from cases import advice as catalogue
 from cases.lab import evidence, torches
 from cases.lab.base import ROOT, BadInput
 from cases.lab.case import Missing
-from cases.lab.messages import same_error
+from cases.lab.messages import same_error, without_numbers
 from cases.lab.run import check_device, steady
 from cases.lab.table import Table
 
@@ -37,7 +37,6 @@ VERDICTS = {"holds": "✓", "holds here": "◑", "no effect": "○", "fails": "�
 # Modules of ours whose functions a check may use, and that no other hash covers.
 ELSEWHERE = re.compile(r"cases\.(?!lab\.)\w+\.(?!model$|fixes$|case$)")
 LONGEST = 240  # characters of what was seen in one scene, where a person reads them
-NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")
 
 
 @dataclass(frozen=True)
@@ -328,6 +327,10 @@ class Place:
     provenance: str
     seen: list
 
+    @property
+    def verdict(self):
+        return judged(self.seen)
+
 
 @dataclass
 class Answer:
@@ -358,7 +361,7 @@ class Answer:
     def here(self):
         """The verdict on this process's torch alone; None where that was not asked."""
         own = [p for p in self.places if p.torch_id == torches.current() and p.device == "cpu"]
-        return judged(own[0].seen) if own else None
+        return own[0].verdict if own else None
 
     def scenes(self):
         """What was seen, alike torches together: [{"scene", "effect", "shown", "where"}, …]."""
@@ -508,7 +511,7 @@ def by_torch(answers):
                   if place.device == "cpu"}, key=torches.number)
     rows = []
     for answer in answers:
-        own = {p.torch_id: judged(p.seen) for p in answer.places if p.device == "cpu"}
+        own = {p.torch_id: p.verdict for p in answer.places if p.device == "cpu"}
         if len(set(own.values())) > 1:
             signs = [VERDICTS[own[torch_id]] if torch_id in own else "" for torch_id in ids]
             rows.append((answer.advice.id, *signs, answer.advice.claim))
@@ -588,4 +591,4 @@ def differences(item, old, new, same_processor=True):
 
 def alike(one, other):
     return one.effect == other.effect and (
-        one.processor or NUMBER.sub("#", one.shown) == NUMBER.sub("#", other.shown))
+        one.processor or without_numbers(one.shown) == without_numbers(other.shown))

@@ -65,9 +65,13 @@ def counter_example(example, holds):
     try:
         true, shown = holds(example())
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return Judgement(False, [f"That raises {said[:LONGEST]}"])
+        return Judgement(False, [f"That raises {raised(error)}"])
     return Judgement(not true, [shown, f"There the claim is {'true' if true else 'false'}."])
+
+
+def raised(error):
+    """What a reader's function raised, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
 
 
 def compare(answers, messages, dtype=None):
@@ -95,8 +99,7 @@ def answered(answers, count):
     try:
         texts = answers()
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return None, f"Your function raises {said[:LONGEST]}"
+        return None, f"Your function raises {raised(error)}"
     if not isinstance(texts, (tuple, list)) or len(texts) != count:
         return None, f"Not {count} answers; {wanted}"
     if not all(isinstance(text, str) for text in texts):

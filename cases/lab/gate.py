@@ -5,7 +5,6 @@ cases, and the advice that was tested, see cases.lab.advice.
 """
 
 import itertools
-import re
 
 import torch
 
@@ -13,10 +12,8 @@ import cases
 from cases.lab import advice, evidence, torches
 from cases.lab.anywhere import ask
 from cases.lab.base import BadInput
-from cases.lab.messages import plain
+from cases.lab.messages import plain, without_numbers
 from cases.lab.run import smallest_sufficient
-
-NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")  # as in "relative error 0.04"; not as in conv2d
 
 
 def units(names=()):
@@ -132,7 +129,7 @@ def check_surveys(case, torch_id, device):
             continue
         new = torches.call(torch_id, function, device)
         for part in new:
-            before, after = ([NUMBER.sub("#", evidence.dump(item)) for item in side]
+            before, after = ([without_numbers(evidence.dump(item)) for item in side]
                              for side in (old.get(part, ()), new[part]))
             found += [f"{case.name}: {name} was {item}" for item in before if item not in after]
             found += [f"{case.name}: {name} is {item}" for item in after if item not in before]

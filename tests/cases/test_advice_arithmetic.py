@@ -2,22 +2,18 @@
 
 import pytest
 import torch
+from advice_rows import effects, verdict
 
 from cases.advice import arithmetic
-from cases.lab.advice import COLLECTION, Seen, judged, observe
+from cases.lab.advice import COLLECTION
 
 VERDICTS = {"B1": "holds", "B2": "holds", "B16": "holds", "B18": "holds here",
             "C2": "holds here", "C3": "holds here", "C22": "holds here"}
 
 
-def effects(id):
-    """{scene: effect} of a row, here and on the CPU."""
-    return {one["scene"]: one["effect"] for one in observe(id)}
-
-
 @pytest.mark.parametrize("id", VERDICTS)
 def test_verdict_here(id):
-    assert judged(Seen(**one) for one in observe(id)) == VERDICTS[id]
+    assert verdict(id) == VERDICTS[id]
 
 
 def test_every_row_of_the_module_is_tried():

@@ -5,23 +5,19 @@ import os
 
 import pytest
 import torch
+from advice_rows import effects, verdict
 
 from cases.advice import autocast
-from cases.lab.advice import COLLECTION, Seen, judged, observe
+from cases.lab.advice import COLLECTION, observe
 
 VERDICTS = {"B9": "holds here", "B10": "holds here", "B12": "holds here", "B13": "fails",
             "B29": "holds here", "C4": "can't be shown here", "C23": "holds here"}
 OF_A_PRODUCT = "{} of a product, cpu autocast in bfloat16"
 
 
-def effects(id):
-    """{scene: effect} of a row, here and on the CPU."""
-    return {one["scene"]: one["effect"] for one in observe(id)}
-
-
 @pytest.mark.parametrize("id", VERDICTS)
 def test_verdict_here(id):
-    assert judged(Seen(**one) for one in observe(id)) == VERDICTS[id]
+    assert verdict(id) == VERDICTS[id]
 
 
 def test_every_row_of_the_module_is_tried():

@@ -6,12 +6,13 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from advice_rows import effects, verdict
 from torch import nn
 from torch.autograd import set_detect_anomaly
 
 from cases.advice import debugging
 from cases.lab import torches
-from cases.lab.advice import Seen, judged, observe
+from cases.lab.advice import observe
 
 pytestmark = pytest.mark.skipif(
     torches.current() != "torch-2.13", reason="the verdicts below were measured on torch 2.13"
@@ -22,14 +23,6 @@ pytestmark = pytest.mark.skipif(
 def without_transformers(monkeypatch):
     """Its import takes seconds, and the evidence holds what it shows."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-
-def effects(id):
-    return {seen["scene"]: seen["effect"] for seen in observe(id)}
-
-
-def verdict(id):
-    return judged(Seen(**seen) for seen in observe(id))
 
 
 @pytest.mark.parametrize(

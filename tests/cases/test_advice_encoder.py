@@ -2,23 +2,16 @@
 
 import pytest
 import torch
+from advice_rows import effects, verdict
 from torch import nn
 
 from cases.encoder_bf16 import advice, fixes
 from cases.lab import torches
-from cases.lab.advice import Seen, judged, observe
+from cases.lab.advice import observe
 
 pytestmark = pytest.mark.skipif(
     torches.current() != "torch-2.13", reason="the verdicts below were measured on torch 2.13"
 )
-
-
-def effects(id):
-    return {seen["scene"]: seen["effect"] for seen in observe(id)}
-
-
-def verdict(id):
-    return judged(Seen(**seen) for seen in observe(id))
 
 
 @pytest.mark.parametrize(
