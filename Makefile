@@ -6,14 +6,14 @@ help: ## what can be made (this list)
 env: ## everything installed: .venv, and an older torch under .torches
 	@$(PYTHON) env/create.py
 run: env ## every notebook executed, as its reader would
-	$(VENV) tests/run_notebooks.py
+	$(VENV) -m cases.notebook.runner
 test: env ## all tests
 	$(VENV) -m pytest
 lab: env ## the first notebook, open in JupyterLab
 	$(VENV) -m jupyterlab --allow-root --LabApp.app_settings_dir="$(CURDIR)/env/jupyter" notebooks/00_start_here.ipynb
 notebooks: env ## the committed outputs made again, and the page of all errors
-	$(VENV) tests/run_notebooks.py --refresh
-	$(VENV) -m cases.lab.errors_page
+	$(VENV) -m cases.notebook.runner --refresh
+	$(VENV) -m cases.notebook.errors_page
 bench: env ## how long an answer takes; and what other tools say, at what cost
 	$(VENV) tests/bench.py
 	$(VENV) tests/bench_peers.py

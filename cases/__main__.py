@@ -2,14 +2,14 @@ import sys
 
 # These need no torch, whose import takes longer than the answer, or is the script's to make.
 if sys.argv[1:2] == ["explain"]:
-    from cases.lab.explain import main
+    from cases.halftruths.messages.reader import main
 
     raise SystemExit(main(sys.argv[2:]))
 if sys.argv[1:2] == ["autopsy"]:
-    from cases.lab.script import main
+    from cases.halftruths.script import main
 
     raise SystemExit(main(sys.argv[2:]))
 
-from cases.lab.cli import main
+from cases.cli import main
 
 raise SystemExit(main())

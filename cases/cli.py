@@ -11,12 +11,13 @@ import sys
 import torch
 
 import cases
-from cases.lab import advice, emulate, explain, gate, script, torches
-from cases.lab.anywhere import ask
-from cases.lab.base import BadInput, OneLineParser, obey
+from cases.halftruths import script
+from cases.halftruths.base import BadInput, OneLineParser, number, obey
+from cases.halftruths.messages import reader
+from cases.lab import advice, emulate, evidence, gate, torches
 from cases.lab.case import Missing, Silent
-from cases.lab.run import check_device
-from cases.lab.table import verdict_of
+from cases.lab.outcome import verdict_of
+from cases.lab.run import ask, check_device
 
 
 def parser():
@@ -52,7 +53,7 @@ def parser():
     sub = command("torches", "which torches are live here, or recorded", torch=False, device=False)
     sub.add_argument("--json", action="store_true")
     sub = command("explain", "what a pasted error message means", torch=False, device=False)
-    explain.add_arguments(sub)
+    reader.add_arguments(sub)
     sub = command("autopsy", "run a script and explain what it raised", torch=False, device=False)
     script.add_arguments(sub)
     commands.metavar = "|".join(commands.choices)
@@ -207,16 +208,40 @@ class Count:
             print(f"\r{self.case.name}: {self.done} of about {about} ", end="", file=sys.stderr)
 
 
+def known_torches():
+    """Return every torch there is something of: a list of dicts, those listed first.
+
+    Each has its entry's keys in env/torches.toml, "live" (bool) and "recorded" (the devices on
+    which some case was recorded, sorted). One that is not listed, such as that of a machine with
+    a GPU which recorded for us, has None for "python" and "how".
+    """
+    recorded = {}
+    for name in cases.NAMES:
+        for torch_id, device in evidence.files(cases.load(name)):
+            recorded.setdefault(torch_id, set()).add(device)
+    entries = {entry["id"]: entry for entry in torches.listed()}
+    for torch_id in sorted({torches.current(), *recorded} - set(entries), key=number):
+        entries[torch_id] = {"id": torch_id, "version": torch_id[len("torch-"):], "python": None,
+                             "how": None, "for": "not in the list, env/torches.toml"}
+    return [{**entry, "live": torches.is_live(torch_id),
+             "recorded": sorted(recorded.get(torch_id, ()))}
+            for torch_id, entry in entries.items()]
+
+
 def do_torches(args):
     if args.json:
-        print(json.dumps(torches.known()))
-    else:
-        torches.report()
+        print(json.dumps(known_torches()))
+        return 0
+    for entry in known_torches():
+        state = ["live"] if entry["live"] else []
+        state += [f"recorded on {' and '.join(entry['recorded'])}"] if entry["recorded"] else []
+        print(f"{entry['id']:12} {entry['version']:8} {', '.join(state) or 'not here':31} "
+              f"{entry['for']}")
     return 0
 
 
 DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
-      "advice": do_advice, "torches": do_torches, "explain": explain.do_explain,
+      "advice": do_advice, "torches": do_torches, "explain": reader.do_explain,
       "autopsy": script.do_autopsy}
 
 

@@ -19,8 +19,9 @@ from pathlib import Path
 import create
 from tqdm import tqdm
 
+from cases.halftruths.base import BadInput
 from cases.lab import evidence, gate, torches
-from cases.lab.case import BadInput, Missing
+from cases.lab.case import Missing
 
 
 def wanted(entries, every, folder, device, again):

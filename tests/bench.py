@@ -55,7 +55,7 @@ def click(case):
 
     What training costs is added to the panel a moment later.
     """
-    from cases.lab.panel import Panel
+    from cases.notebook.panel import Panel
 
     panel, stamps, times = Panel(case), [], []
     panel._answer.observe(lambda change: stamps.append(time.perf_counter()), names="value")

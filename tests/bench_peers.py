@@ -51,7 +51,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import cases
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
 from cases.lab.run import call, prepare, steady
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,7 +119,7 @@ FAILURES = (
 
 def autopsy(run):
     def text(error):
-        from cases.lab.autopsy import autopsy as explain
+        from cases.halftruths.exceptions.answer import autopsy as explain
 
         return explain(error).text()
 

@@ -4,7 +4,8 @@ import os
 
 import nbformat
 import pytest
-import run_notebooks
+
+from cases.notebook import runner
 
 PARAMETERS = 'device = "cpu"\ndtype = "bfloat16"\ntorch = "torch-2.13"'
 
@@ -13,7 +14,7 @@ PARAMETERS = 'device = "cpu"\ndtype = "bfloat16"\ntorch = "torch-2.13"'
 def kernels(tmp_path_factory):
     """Kernels started in a test use this Python and no one's own settings; undone afterwards."""
     before = dict(os.environ)
-    run_notebooks.use_this_python(tmp_path_factory.mktemp("ipython"))
+    runner.use_this_python(tmp_path_factory.mktemp("ipython"))
     yield
     os.environ.clear()
     os.environ.update(before)
@@ -32,7 +33,7 @@ def write_notebook(path, *sources, tags=(), parameters=PARAMETERS):
         if number in dict(tags):
             cell.metadata.tags = dict(tags)[number]
         cells.append(cell)
-    notebook = run_notebooks.tidy(nbformat.v4.new_notebook(cells=cells))
+    notebook = runner.tidy(nbformat.v4.new_notebook(cells=cells))
     path.write_text(nbformat.writes(notebook), encoding="utf-8")
     return path
 

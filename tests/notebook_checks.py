@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run_notebooks import CELL_TIMEOUT, ROOT, SANITIZE, WIDGET_VIEW, code_cells
+from cases.notebook.runner import CELL_TIMEOUT, ROOT, SANITIZE, WIDGET_VIEW, code_cells
 
 # The shape of a notebook about a case: see DESIGN, "Notebooks".
 CODE_CELLS = range(8, 15)
@@ -35,7 +35,7 @@ UNSTABLE = {
 
 def compare(notebook):
     """Run a notebook under strict nbval; return (differences found, what nbval printed)."""
-    start = "import fast_start, pytest, sys; sys.exit(pytest.main())"
+    start = "from cases.notebook import fast_start, pytest, sys; sys.exit(pytest.main())"
     path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", start, "-q", "-p", "no:cacheprovider", "--color=no", "--nbval",

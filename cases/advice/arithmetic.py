@@ -8,17 +8,8 @@ import numpy
 import torch
 from torch.nn import functional as F
 
-from cases.lab.advice import (
-    Seen,
-    advice,
-    attempt,
-    claim,
-    difference,
-    fact,
-    not_shown,
-    remedy,
-)
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
+from cases.lab.advice import Seen, advice, attempt, claim, difference, fact, not_shown, remedy
 from cases.lab.numerics import allowed_error, cost, relative_error, show
 
 LOW = (torch.float16, torch.bfloat16)

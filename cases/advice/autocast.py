@@ -10,15 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cases.lab.advice import (
-    advice,
-    attempt,
-    difference,
-    fact,
-    harmless,
-    not_shown,
-)
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
+from cases.lab.advice import advice, attempt, difference, fact, harmless, not_shown
 from cases.lab.numerics import allowed_error, relative_error, show
 
 LISTS = ("https://docs.pytorch.org/docs/stable/amp.html, Autocast Op Reference; "

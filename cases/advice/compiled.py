@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from cases.halftruths.messages.words import dtypes_in
 from cases.lab.advice import advice, attempt, claim, difference, fact, not_shown, remedy, words
-from cases.lab.messages import dtypes_in
 
 BF16 = torch.bfloat16
 FAKE = re.compile(r"FakeTensor\(\.\.\., (size=\([^()]*\)(?:, dtype=[\w.]*)?)")

@@ -16,17 +16,8 @@ from torch import nn
 from torch.autograd import set_detect_anomaly
 from torch.nn import functional as F
 
-from cases.lab.advice import (
-    advice,
-    attempt,
-    claim,
-    difference,
-    fact,
-    not_shown,
-    text_of,
-    words,
-)
-from cases.lab.messages import dtypes_in
+from cases.halftruths.messages.words import dtypes_in
+from cases.lab.advice import advice, attempt, claim, difference, fact, not_shown, text_of, words
 
 AUTOPSY = "read the exception's own traceback: python -m cases autopsy SCRIPT"
 ANOMALY = "https://docs.pytorch.org/docs/stable/autograd.html, Anomaly detection"

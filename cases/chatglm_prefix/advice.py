@@ -9,16 +9,7 @@ from torch import nn
 from cases.chatglm_prefix import fixes
 from cases.chatglm_prefix.case import CASE, VOCAB
 from cases.chatglm_prefix.model import ChatGLM, set_precision, validate
-from cases.lab.advice import (
-    advice,
-    attempt,
-    claim,
-    difference,
-    fact,
-    harmless,
-    not_shown,
-    remedy,
-)
+from cases.lab.advice import advice, attempt, claim, difference, fact, harmless, not_shown, remedy
 from cases.lab.case import Run
 from cases.lab.numerics import show
 from cases.lab.run import run

@@ -5,7 +5,7 @@ import copy
 import torch
 
 from cases.chatglm_prefix.model import ChatGLM, set_precision, train_forward, validate
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
 
 TOKENS = torch.arange(20).view(4, 5)
 

@@ -9,10 +9,10 @@ import torch
 
 from cases.cpu_half import ops
 from cases.cpu_half.case import CASE
+from cases.halftruths.base import BadInput
 from cases.lab import evidence, torches
-from cases.lab.case import BadInput
 from cases.lab.run import steady
-from cases.lab.table import Table
+from cases.notebook.table import Table
 
 # How an op stands in one dtype on one torch, and what the sign for it means.
 SIGNS = {
@@ -96,7 +96,7 @@ def short(column):
 
 
 def op_history(history):
-    """What a picture of the history shows: arguments for cases.lab.figures.history_picture."""
+    """What a picture of the history shows: arguments for cases.notebook.figures.history_picture."""
     legend = ", ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items())
     labels = "; ".join(column["label"] for column in history)
     return signs(history), list(map(short, history)), SIGNS, f"Ops on the CPU: {legend} ({labels})"

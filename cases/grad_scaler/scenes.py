@@ -4,11 +4,12 @@ import torch
 
 from cases.grad_scaler.case import CASE
 from cases.grad_scaler.model import STEPS
-from cases.lab.exercise import Judgement, answered
-from cases.lab.history import NOT_KNOWN, columns, provenance
 from cases.lab.numerics import show
+from cases.lab.outcome import label_of, verdict_of
 from cases.lab.run import call, fixed_run, prepare, run, steady
-from cases.lab.table import Table, label_of, verdict_of
+from cases.notebook.exercise import Judgement, answered
+from cases.notebook.history import NOT_KNOWN, columns, provenance
+from cases.notebook.table import Table
 
 # Steps that a table shows; the first is 1.
 SHOWN = (1, 2, 3, 8, STEPS)
@@ -65,7 +66,7 @@ def one(number):
 
 
 def curves(device="cpu"):
-    """Losses of the same training, {name: (dtype, [loss, …])}: what cases.lab.figures draws."""
+    """Losses of the same training, {name: (dtype, [loss, …])}: what notebook.figures draws."""
     wanted = {
         "no mixed precision": ("float32", {}, (), True),
         "unscale_, then clip": ("float16", {}, ("unscale_before_clip",), False),

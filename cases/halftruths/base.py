@@ -2,10 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]
-FORMAT = 2  # of files of evidence; cases.lab.evidence says what is in it
 
 
 class BadInput(ValueError):

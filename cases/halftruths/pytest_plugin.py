@@ -2,7 +2,7 @@
 
 In the conftest.py of the top folder:
 
-    pytest_plugins = ["cases.lab.pytest_autopsy"]
+    pytest_plugins = ["cases.halftruths.pytest_plugin"]
 """
 
 import sys
@@ -14,8 +14,9 @@ def pytest_runtest_makereport(item, call):
         return
     error = call.excinfo.value
     if isinstance(error, Exception):  # pytest's own, for a test that is skipped, are none
-        import cases
 
-        found = cases.autopsy(error)
+        from .exceptions.answer import autopsy
+
+        found = autopsy(error)
         if found.found:
             item.add_report_section(call.when, "autopsy", found.text())

@@ -15,7 +15,7 @@ import tokenize
 import types
 from importlib.machinery import SourceFileLoader
 
-from cases.lab.base import BadInput, OneLineParser, obey
+from .base import BadInput, OneLineParser, obey
 
 ALLOWED = "allowed: a file of Python text"
 NOTHING = {"error": None, "where": None, "odd": None, "road": [], "cure": None, "case": None,
@@ -95,9 +95,9 @@ def run(script, args, source):
 def autopsy_of(error):
     """Return (the Autopsy of an exception, ""), or (None, why there can be none)."""
     try:
-        import cases
+        from .exceptions.answer import autopsy
 
-        return cases.autopsy(error), ""
+        return autopsy(error), ""
     except Exception as fault:  # torch is not installed, or a file of the script's is torch.py
         return None, f"There is no autopsy, which needs torch: {fault}"
 

@@ -1,1 +1,1 @@
-"""What all cases share. Only panel and figures need more than the standard library and torch."""
+"""Runs a case and remembers: torch and the standard library, from torch 1.13 on."""

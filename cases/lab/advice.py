@@ -22,20 +22,21 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+import cases
 from cases import advice as catalogue
+from cases.halftruths.base import BadInput, spans
+from cases.halftruths.messages.words import same_error, without_numbers
 from cases.lab import evidence, torches
-from cases.lab.base import ROOT, BadInput
+from cases.lab.base import ROOT
 from cases.lab.case import Missing
-from cases.lab.messages import same_error, without_numbers
 from cases.lab.run import check_device, steady
-from cases.lab.table import Table
 
 ARTICLES = ("encoder", "c10half", "chatglm")
 EFFECTS = ("holds", "harms", "fails", "no effect", "idle", "not shown")
 VERDICTS = {"holds": "✓", "holds here": "◑", "no effect": "○", "fails": "✗", "harms": "▼",
             "can't be shown here": "?"}
 # Modules of ours whose functions a check may use, and that no other hash covers.
-ELSEWHERE = re.compile(r"cases\.(?!lab\.)\w+\.(?!model$|fixes$|case$)")
+OURS = re.compile(r"cases\.(?!lab\.|halftruths\.|notebook\.)\w+\.(?!model$|fixes$|case$)")
 LONGEST = 240  # characters of what was seen in one scene, where a person reads them
 
 
@@ -99,19 +100,13 @@ class Advice:
             script = importlib.util.find_spec(module.SCRIPT)
             parts.append(script.loader.get_source(module.SCRIPT))
         if self.case:
-            parts.append(load_case(self.case).digest)
+            parts.append(cases.load(self.case).digest)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def advice(id, **fields):
     """Make an Advice of the check below it; see Advice for the fields."""
     return lambda check: Advice(id=id, check=check, **fields)
-
-
-def load_case(name):
-    import cases
-
-    return cases.load(name)
 
 
 def segments(module, name):
@@ -122,7 +117,7 @@ def segments(module, name):
     text = inspect.getsource(module)
     own, others = {}, {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and ELSEWHERE.match(node.module):
+        if isinstance(node, ast.ImportFrom) and OURS.match(node.module):
             others.update({alias.name: node.module for alias in node.names})
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             own[node.name] = node
@@ -379,7 +374,7 @@ class Answer:
         for place in places:
             devices.setdefault(place.device, set()).add(place.torch_id)
         asked = [place.torch_id for place in self.places]
-        return "; ".join(f"torch {torches.spans(ids, set(asked))}, {device}"
+        return "; ".join(f"torch {spans(ids, set(asked))}, {device}"
                          for device, ids in devices.items())
 
     def only(self, span):
@@ -492,40 +487,6 @@ def published_places(item):
 def published(ids=()):
     """Return the Answers as they are published: from the evidence of all torches."""
     return [Answer(item, published_places(item)) for item in COLLECTION.pick(ids)]
-
-
-def table(answers):
-    """Return a Table of answers, one a row: whose advice, the verdict, and what it says."""
-    counts = [f"{sum(a.verdict == verdict for a in answers)} {sign} {verdict}"
-              for verdict, sign in VERDICTS.items()]
-    return Table(
-        f"{len(answers)} pieces of advice, tried: {', '.join(counts)}",
-        ("id", "article", "case", "verdict", "held in", "the article says"),
-        [(a.advice.id, a.advice.article, a.advice.case or "none", f"{a.sign} {a.verdict}",
-          "{} of {}".format(*a.held), a.advice.claim) for a in answers])
-
-
-def by_torch(answers):
-    """Return a Table of the verdicts that differ from torch to torch, a column each, on the CPU."""
-    ids = sorted({place.torch_id for answer in answers for place in answer.places
-                  if place.device == "cpu"}, key=torches.number)
-    rows = []
-    for answer in answers:
-        own = {p.torch_id: p.verdict for p in answer.places if p.device == "cpu"}
-        if len(set(own.values())) > 1:
-            signs = [VERDICTS[own[torch_id]] if torch_id in own else "" for torch_id in ids]
-            rows.append((answer.advice.id, *signs, answer.advice.claim))
-    return Table("Where the torch decides: the verdict on each alone. "
-                 + ", ".join(f"{sign} {verdict}" for verdict, sign in VERDICTS.items()),
-                 ("id", *(torch_id.removeprefix("torch-") for torch_id in ids),
-                  "the article says"), rows)
-
-
-def scenes_table(answer):
-    """Return a Table of what one check saw."""
-    return Table(f"{answer.advice.id} {answer.sign} {answer.verdict} ({answer.label})",
-                 ("scene", "effect", "what was seen"),
-                 [(one["scene"], one["effect"], short(one["shown"])) for one in answer.scenes()])
 
 
 def short(text):

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.base import BadInput
+from cases.halftruths.base import BadInput
 
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
 class Missing(BadInput):
     """This interpreter lacks what the case needs, such as a package that it is about."""
-
-
-def dtype_name(dtype):
-    """Return torch.bfloat16 as 'bfloat16'; None stays None."""
-    return None if dtype is None else str(dtype).replace("torch.", "")
 
 
 @dataclass(frozen=True)
@@ -220,12 +215,6 @@ class Case:
                     f"unknown fix {name!r} of case {self.name}; allowed: {', '.join(known)}"
                 )
         return tuple(fix for fix in self.fixes if fix.name in names) + tuple(own)
-
-    def check(self, my_fix, **setting):
-        """Judge a reader's fix by the case's own rule; see cases.lab.exercise.check."""
-        from cases.lab.exercise import check
-
-        return check(self, my_fix, **setting)
 
 
 def fixes(article=(), ours=(), trap=()):

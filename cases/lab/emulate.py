@@ -26,8 +26,10 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from cases.halftruths.base import BadInput
+from cases.halftruths.dtypes import dtype_name
 from cases.lab import run as lab
-from cases.lab.case import BadInput, Missing, dtype_name
+from cases.lab.case import Missing
 
 # On 2.0 attention asks the driver for a GPU whatever the switches say.
 OLDEST = (2, 1)

@@ -24,10 +24,11 @@ from pathlib import Path
 
 import torch
 
+from cases.halftruths.base import BadInput, number
 from cases.lab import torches
-from cases.lab.base import FORMAT, BadInput
-from cases.lab.run import Outcome
+from cases.lab.outcome import Outcome
 
+FORMAT = 2  # of the files
 RESULT = ("status", "verdict", "error", "where", "output_dtype", "relative_error", "costs")
 
 
@@ -52,7 +53,7 @@ def files(case, survey=None):
     stems = [path.stem[len(head) - len("torch-"):]
              for path in (case.folder / "evidence").glob(f"{head}*-*.json")]
     pairs = [tuple(stem.rsplit("-", 1)) for stem in stems]
-    return sorted(pairs, key=lambda pair: (torches.number(pair[0]), pair[1]))
+    return sorted(pairs, key=lambda pair: (number(pair[0]), pair[1]))
 
 
 def load(path, case, build):

@@ -9,11 +9,10 @@ import itertools
 import torch
 
 import cases
+from cases.halftruths.base import BadInput
+from cases.halftruths.messages.words import plain, without_numbers
 from cases.lab import advice, evidence, torches
-from cases.lab.anywhere import ask
-from cases.lab.base import BadInput
-from cases.lab.messages import plain, without_numbers
-from cases.lab.run import smallest_sufficient
+from cases.lab.run import ask, smallest_sufficient
 
 
 def units(names=()):

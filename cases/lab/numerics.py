@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
 
 # A result may be this many times the epsilon of its dtype away from float32's. Rounding
 # errors of a few layers add up like a random walk, so a small factor covers them; a wrong

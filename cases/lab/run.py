@@ -6,69 +6,17 @@ import itertools
 import random
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 
-from cases.lab import numerics, where
-from cases.lab.case import BadInput, Missing, dtype_name
-from cases.lab.messages import same_error
-
-SIGNS = {"fails": "✗", "moves": "↪", "runs": "✓", "costs": "◐"}
-
-
-@dataclass
-class Outcome:
-    """What one run did. Every field is measured; see DESIGN's contract for the JSON form.
-
-    status: "raised" or "ran". verdict: "fails", "moves", "runs" or "costs".
-    error: {"type", "message"} or None. where: see cases.lab.where.locate.
-    relative_error: against the same model in float32, padding left out; one digit, or None.
-    provenance: "live", "recorded" or "emulated"; `recorded` says where and when, if so.
-    """
-
-    case: str
-    factors: dict
-    fixes: list
-    device: str
-    torch: str
-    status: str
-    verdict: str = ""
-    error: dict | None = None
-    where: dict | None = None
-    output_dtype: str | None = None
-    relative_error: float | None = None
-    costs: list = field(default_factory=list)
-    provenance: str = "live"
-    recorded: dict | None = None
-
-    @property
-    def sign(self):
-        return SIGNS[self.verdict]
-
-    @property
-    def said(self):
-        """One line: the error with its type, or the output dtype, error and costs."""
-        if self.status == "raised":
-            return f"{self.error['type']}: {self.error['message']}"
-        parts = [f"runs, output {self.output_dtype}"]
-        if self.relative_error is not None and all(c["kind"] != "error" for c in self.costs):
-            parts.append(f"relative error {self.relative_error:g}")
-        return ", ".join(parts + [item["text"] for item in self.costs])
-
-    def to_json(self):
-        keys = (
-            "case factors fixes device torch provenance status verdict error where "
-            "output_dtype relative_error costs"
-        ).split()
-        data = {key: getattr(self, key) for key in keys}
-        if self.recorded:
-            data["recorded"] = self.recorded
-        return data
-
-    @classmethod
-    def from_json(cls, data):
-        return cls(**data)
+from cases.halftruths.base import BadInput
+from cases.halftruths.dtypes import dtype_name
+from cases.halftruths.exceptions import failures
+from cases.halftruths.messages.words import same_error
+from cases.lab import evidence, numerics, torches
+from cases.lab.case import Missing
+from cases.lab.outcome import Outcome
 
 
 @contextmanager
@@ -254,8 +202,6 @@ def measure(case, setting, fixes, device, training):
 
     Where a fix chose another torch the Outcome is that torch's: live, or recorded.
     """
-    from cases.lab.anywhere import ask
-
     outcome = Outcome(
         case=case.name,
         factors=dict(setting),
@@ -283,7 +229,7 @@ def measure(case, setting, fixes, device, training):
         raise
     except Exception as error:
         outcome.error = {"type": type(error).__name__, "message": str(error).strip()}
-        outcome.where = where.locate(error, program=case.folder)
+        outcome.where = failures.locate(error, program=case.folder)
         return outcome
     if run.torch_id is not None:
         # Outside the try: an interpreter that is missing or dies is not the program's outcome.
@@ -335,6 +281,32 @@ def run(case, setting=None, fixes=(), device="cpu", training=True):
             outcome = copy.deepcopy(baseline)
             outcome.verdict = "fails" if outcome.status == "raised" else judge(outcome, baseline)
     return outcome
+
+
+def ask(case, setting=None, fixes=(), device="cpu", torch_id=None, training=True):
+    """Return the Outcome of `case` on `torch_id` (None or "current": this process's torch).
+
+    Where that torch is not live here the outcome comes from evidence and is labelled recorded.
+    Raises BadInput for anything that does not exist, or was not recorded.
+    """
+    if torch_id in (None, "current", torches.current()):
+        return run(case, setting, fixes, device, training)
+    torches.check_id(torch_id)
+    setting, names = case.setting(setting), [fix.name for fix in case.pick(fixes)]
+    if torches.is_live(torch_id):
+        return torches.ask(torch_id, case.name, setting, names, device, training)
+    if device not in ("cpu", "cuda"):
+        check_device(device)
+    return evidence.find(case, setting, names, torch_id, device)
+
+
+def known_torches(case):
+    """Ids of the torches that `case` can be asked on: live here, or with evidence."""
+    return [
+        torch_id
+        for torch_id in torches.ids()
+        if torches.is_live(torch_id) or evidence.recorded(case, torch_id)
+    ]
 
 
 def subsets(names, most=None):

@@ -17,9 +17,15 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.base import ROOT, BadInput, number, read_toml, spans  # noqa: F401
+from cases.halftruths.base import BadInput, number, read_toml
+from cases.lab.base import ROOT
 from cases.lab.case import Missing
+from cases.lab.outcome import Outcome
 
+# What leads another Python to this one's files. LD_LIBRARY_PATH may be the reader's own need.
+ASTRAY = ("PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONEXECUTABLE",
+          "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+REPLACED = "HALF_TRUTHS_REPLACED"  # JSON: {name of a variable: what it was before, or null}
 TIME_LIMIT = 120  # seconds for one answer, the interpreter's start and import of torch included
 
 
@@ -72,6 +78,26 @@ def is_live(torch_id):
     return torch_id == current() or interpreter(torch_id) is not None
 
 
+def environment(own):
+    """Return what an interpreter is started with: the reader's shell's environment and its `own`.
+
+    own: {name: value}, from its interpreter.json. This process may be such an interpreter itself:
+    what was set for it is taken back first, and it was told under REPLACED what stood there.
+    """
+    env = dict(os.environ)
+    for name, value in json.loads(env.pop(REPLACED, "{}")).items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    path = os.pathsep.join([str(ROOT), *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])])
+    own = {**own, "PYTHONPATH": path, "PYTHONNOUSERSITE": "1"}
+    replaced = {name: env.get(name) for name in own}
+    for name in ASTRAY:
+        if name in env:
+            replaced.setdefault(name, env.pop(name))
+    return {**env, **own, REPLACED: json.dumps(replaced)}
+
+
 class Worker:
     """One other interpreter, answering questions until it is closed.
 
@@ -85,14 +111,11 @@ class Worker:
             raise BadInput(
                 f"torch {torch_id!r} is not live here; to make it: python env/create.py {torch_id}"
             )
-        path = [str(ROOT)] + [part for part in [found["env"].get("PYTHONPATH")] if part]
-        env = {**os.environ, **found["env"], "PYTHONPATH": os.pathsep.join(path)}
-        env["PYTHONNOUSERSITE"] = "1"
         self.torch_id, self.limit = torch_id, limit
         self.process = subprocess.Popen(
             found["command"] + ["-m", "cases.lab.worker"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=env, cwd=ROOT, text=True, encoding="utf-8",
+            env=environment(found["env"]), cwd=ROOT, text=True, encoding="utf-8",
         )
         self.answers, self.errors = queue.Queue(), []
         threading.Thread(target=self._listen, daemon=True).start()
@@ -167,8 +190,6 @@ def ask(torch_id, case, setting, fixes, device="cpu", training=True):
     Raises BadInput where it is not live or lacks what the case needs, RuntimeError where it
     died or took too long.
     """
-    from cases.lab.run import Outcome
-
     answer = worker(torch_id).ask(
         {"case": case, "setting": setting, "fixes": list(fixes), "device": device,
          "training": training}
@@ -187,34 +208,3 @@ def call(torch_id, function, *arguments):
         module, name = function.split(":")
         return getattr(importlib.import_module(module), name)(*arguments)
     return worker(torch_id).ask({"call": function, "arguments": arguments})
-
-
-def known():
-    """Return every torch there is something of: a list of dicts, those listed first.
-
-    Each has its entry's keys in env/torches.toml, "live" (bool) and "recorded" (the devices on
-    which some case was recorded, sorted). One that is not listed, such as that of a machine with
-    a GPU which recorded for us, has None for "python" and "how".
-    """
-    import cases
-    from cases.lab import evidence
-
-    recorded = {}
-    for name in cases.NAMES:
-        for torch_id, device in evidence.files(cases.load(name)):
-            recorded.setdefault(torch_id, set()).add(device)
-    entries = {entry["id"]: entry for entry in listed()}
-    for torch_id in sorted({current(), *recorded} - set(entries), key=number):
-        entries[torch_id] = {"id": torch_id, "version": torch_id[len("torch-"):], "python": None,
-                             "how": None, "for": "not in the list, env/torches.toml"}
-    return [{**entry, "live": is_live(torch_id), "recorded": sorted(recorded.get(torch_id, ()))}
-            for torch_id, entry in entries.items()]
-
-
-def report():
-    """Print one line a torch: id, version, live or recorded (on which devices), what it is for."""
-    for entry in known():
-        state = ["live"] if entry["live"] else []
-        state += [f"recorded on {' and '.join(entry['recorded'])}"] if entry["recorded"] else []
-        print(f"{entry['id']:12} {entry['version']:8} {', '.join(state) or 'not here':31} "
-              f"{entry['for']}")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from cases.lab.case import dtype_name
-from cases.lab.frames import expression
+from cases.halftruths.dtypes import dtype_name
+from cases.halftruths.exceptions.failures import operation, shape_of
+from cases.halftruths.exceptions.frames import expression
 from cases.lab.run import call, fixed_run, run, steady
-from cases.lab.where import operation, shape_of
 
 
 @dataclass(frozen=True)

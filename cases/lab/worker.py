@@ -5,8 +5,9 @@ import os
 import sys
 
 import cases
+from cases.halftruths.base import BadInput
 from cases.lab import torches
-from cases.lab.case import BadInput, Missing
+from cases.lab.case import Missing
 from cases.lab.run import run
 
 

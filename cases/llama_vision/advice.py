@@ -5,10 +5,10 @@ import copy
 import torch
 from torch import nn
 
+from cases.halftruths.exceptions.failures import locate
 from cases.lab.advice import advice, attempt, fact, not_shown, remedy
 from cases.lab.numerics import allowed_error, cost, relative_error, show
 from cases.lab.run import call, prepare, run
-from cases.lab.where import locate
 from cases.llama_vision.case import CASE
 from cases.llama_vision.scenes import small_llava
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from cases.lab.case import dtype_name
+from cases.halftruths.dtypes import dtype_name
 
 # Figures quoted in the article for a 7B model: GB in float32 and in half.
 QUOTED = {"float32": 28.7, "float16": 14.2}

@@ -2,10 +2,11 @@
 
 import torch
 
-from cases.lab.case import DTYPES, dtype_name
-from cases.lab.exercise import LONGEST, Judgement
+from cases.halftruths.dtypes import dtype_name
+from cases.lab.case import DTYPES
 from cases.lab.run import call, prepare, steady
-from cases.lab.table import Table
+from cases.notebook.exercise import LONGEST, Judgement
+from cases.notebook.table import Table
 
 LOW = ("float32", "float16", "bfloat16")
 

@@ -2,13 +2,12 @@
 
 import torch
 
-from cases.lab.anywhere import ask
-from cases.lab.case import dtype_name
-from cases.lab.exercise import Judgement, answered
+from cases.halftruths.dtypes import dtype_name
 from cases.lab.numerics import relative_error, show
-from cases.lab.run import call, fixed_run, prepare, steady
-from cases.lab.table import Table
+from cases.lab.run import ask, call, fixed_run, prepare, steady
 from cases.mask_overflow.case import with_other_masked
+from cases.notebook.exercise import Judgement, answered
+from cases.notebook.table import Table
 
 FINE = "all finite"
 

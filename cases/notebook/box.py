@@ -9,8 +9,8 @@ import html
 import anywidget
 import traitlets
 
-from cases.lab.base import BadInput
-from cases.lab.explain import LIMIT, explain, notebook
+from cases.halftruths.base import BadInput
+from cases.halftruths.messages.reader import LIMIT, explain, notebook
 
 # The answer's own style is inline; this is the form's, and room around the answer's cells.
 STYLE = """<style>

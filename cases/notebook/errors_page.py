@@ -1,6 +1,6 @@
 """The page of all errors: every kind that the message reader knows, to search, print or link to.
 
-    python -m cases.lab.errors_page        writes notebooks/errors.html
+    python -m cases.notebook.errors_page        writes notebooks/errors.html
 
 Made from rules.toml and the evidence alone; needs no torch.
 """
@@ -9,8 +9,9 @@ import html
 import os
 import re
 
-from cases.lab.base import ROOT, spans
-from cases.lab.explain import evidence, explain, ids_of, notebook, rules
+from cases.halftruths.base import spans
+from cases.halftruths.messages.reader import evidence, explain, ids_of, notebook, rules
+from cases.lab.base import ROOT
 
 PAGE = ROOT / "notebooks" / "errors.html"
 

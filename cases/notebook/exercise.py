@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from cases.lab.explain import NAMES, dtype_of, explain
+from cases.halftruths.messages.reader import NAMES, dtype_of, explain
 from cases.lab.run import run
 
 # Costs that a good fix may not have. Others (memory, an output in another dtype) are
@@ -15,7 +15,7 @@ LONGEST = 80  # characters of an answer, or of what a person's function raised, 
 
 @dataclass
 class Judgement:
-    """What `case.check` found: passed or not, and the lines that say why."""
+    """What `check` found: passed or not, and the lines that say why."""
 
     passed: bool
     lines: list

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from cases.halftruths.messages.words import dtypes_in
 from cases.lab.advice import VERDICTS
-from cases.lab.history import ANY
-from cases.lab.messages import dtypes_in
 from cases.lab.numerics import show
-from cases.lab.palette import LETTERS, colour, letters
-from cases.lab.table import Table
+from cases.notebook.history import ANY
+from cases.notebook.palette import LETTERS, colour, letters
+from cases.notebook.table import Table
 
 RAISED = "#b00020"
 # Behind the letters of messages: neighbours differ, and a letter is read on any of them.

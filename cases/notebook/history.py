@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from cases.halftruths.base import BadInput, number, spans
+from cases.halftruths.messages.words import plain
 from cases.lab import evidence, torches
-from cases.lab.anywhere import ask
-from cases.lab.case import BadInput
-from cases.lab.messages import plain
-from cases.lab.palette import letters
-from cases.lab.table import Table, verdict_of
+from cases.lab.outcome import verdict_of
+from cases.lab.run import ask
+from cases.notebook.palette import letters
+from cases.notebook.table import Table
 
 NOT_KNOWN, ANY = "?", "any"
 
@@ -123,7 +124,7 @@ class History:
                    if column.device == device and any(cells[place] == letter
                                                       for _, cells in self.rows)]
             listed = [column.torch_id for column in self.columns if column.device == device]
-            return ids and torches.spans(ids, listed) + " cuda" * (device == "cuda")
+            return ids and spans(ids, listed) + " cuda" * (device == "cuda")
 
         return Table("What was raised", ("", "on torch", "the message"),
                      [(letter, "; ".join(filter(None, (met(letter, "cpu"), met(letter, "cuda")))),
@@ -150,7 +151,7 @@ def columns(case):
     if torch.cuda.is_available():
         here.add((torches.current(), "cuda"))
     pairs = sorted({*evidence.files(case), *here},
-                   key=lambda pair: (pair[1], torches.number(pair[0])))
+                   key=lambda pair: (pair[1], number(pair[0])))
     return [Column(torch_id, device, device == "cpu" and torches.is_live(torch_id)
                    or (torch_id, device) in here)
             for torch_id, device in pairs]

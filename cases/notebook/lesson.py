@@ -12,12 +12,13 @@ from unittest import mock
 import torch
 
 import cases
+from cases.halftruths.base import BadInput, spans
 from cases.lab import advice, emulate, evidence, torches
-from cases.lab.anywhere import ask
-from cases.lab.case import BadInput, Headline, Silent
-from cases.lab.exercise import compare
+from cases.lab.case import Headline, Silent
 from cases.lab.numerics import TRAINING_STEPS
+from cases.lab.outcome import label_of, verdict_of
 from cases.lab.run import (
+    ask,
     call,
     check_device,
     fixed_run,
@@ -28,7 +29,9 @@ from cases.lab.run import (
     steady,
     train,
 )
-from cases.lab.table import Table, label_of, verdict_of
+from cases.notebook import advice_tables
+from cases.notebook.exercise import compare
+from cases.notebook.table import Table
 
 
 def environment():
@@ -64,7 +67,7 @@ def index():
     listed = list(dict.fromkeys(t for case in every for t, _ in evidence.files(case)))
     rows = [
         (text, "; ".join(
-            f"{number} on torch {torches.spans(ids, listed)}" + ", cuda" * (device == "cuda")
+            f"{number} on torch {spans(ids, listed)}" + ", cuda" * (device == "cuda")
             for (number, device), ids in where.items()))
         for text, where in found.items()
     ]
@@ -77,7 +80,7 @@ def silent_index():
     for case in map(cases.load, cases.NAMES):
         if isinstance(case.headline, Silent):
             listed = [torch_id for torch_id, device in evidence.files(case) if device == "cpu"]
-            met = torches.spans(case.headline.torches, listed)
+            met = spans(case.headline.torches, listed)
             rows.append((case.headline.text, f"{case.notebook[:2]} on torch {met}"))
     return Table("Find your symptom", ("nothing is raised, but", "notebook, and where it was seen"),
                  rows)
@@ -154,7 +157,7 @@ def diagnose(answers, calls, dtype=None):
     """Let messages be raised, then compare a person's answers with the message reader's.
 
     calls: a list of (function, type name, text), each as `expect_failure` takes them.
-    answers, dtype, and the Judgement returned: see cases.lab.exercise.compare.
+    answers, dtype, and the Judgement returned: see cases.notebook.exercise.compare.
     Raises AssertionError as `expect_failure` does.
     """
     messages = []
@@ -323,7 +326,7 @@ def tried(id, device="cpu", torch_id="current"):
                                    same_processor=False)
         if apart:
             raise AssertionError("; ".join(apart))
-    return advice.scenes_table(answer)
+    return advice_tables.scenes_table(answer)
 
 
 def learning(case, setting, fix_sets, device="cpu"):

@@ -11,11 +11,12 @@ import ipywidgets as widgets
 import torch._dynamo  # noqa: F401  the first optimizer imports it: seconds, better spent here
 import traitlets
 
+from cases.halftruths.base import BadInput
 from cases.lab import torches
-from cases.lab.anywhere import ask, known_torches
-from cases.lab.case import BadInput
-from cases.lab.palette import colour, letters
-from cases.lab.table import Table, label_of, verdict_of
+from cases.lab.outcome import label_of, verdict_of
+from cases.lab.run import ask, known_torches
+from cases.notebook.palette import colour, letters
+from cases.notebook.table import Table
 
 STYLE = """<style>
 .ht-panel {max-width: 900px; border: 1px solid var(--jp-border-color1, #bbb); padding: 8px 12px;

@@ -1,9 +1,9 @@
 """Run the notebooks under papermill, or refresh their stored outputs.
 
-    python tests/run_notebooks.py                          all, with default parameters
-    python tests/run_notebooks.py 01_encoder_bf16 -p dtype float16
-    python tests/run_notebooks.py --variants               also the other dtypes and wrong values
-    python tests/run_notebooks.py --refresh                execute in place and tidy
+    python -m cases.notebook.runner                          all, with default parameters
+    python -m cases.notebook.runner 01_encoder_bf16 -p dtype float16
+    python -m cases.notebook.runner --variants               also the other dtypes and wrong values
+    python -m cases.notebook.runner --refresh                execute in place and tidy
 
 Executed copies go to build/notebooks/, one folder an invocation; build/report.html shows the
 newest. Exit 0: all ran. Exit 1: one or more did not. Exit 2: bad arguments, nothing was run.
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import fast_start  # noqa: F401
+from cases.notebook import fast_start  # noqa: F401
 
 # isort: split
 import nbformat
@@ -33,10 +33,12 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError, strip_color
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parents[1]
+from cases.halftruths.base import BadInput, OneLineParser
+from cases.lab.base import ROOT
+
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build"
-SANITIZE = ROOT / "tests" / "sanitize.cfg"
+SANITIZE = Path(__file__).with_name("sanitize.cfg")
 
 CELL_TIMEOUT = 60  # seconds
 TIMEOUT = 300  # seconds
@@ -48,13 +50,9 @@ TAIL = 12  # lines of a traceback shown in the report
 # Cells that papermill adds to a copy, the parameters given and where an error is.
 ADDED = {"injected-parameters", "papermill-error-cell-tag"}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-# The file that a cell is, in a warning; tests/sanitize.cfg has the same for nbval.
+# The file that a cell is, in a warning; sanitize.cfg has the same for nbval.
 CELL_FILE = r"(?m)^\S*ipykernel_\d+[/\\]\d+\.py"
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-
-
-class BadInput(ValueError):
-    """What was asked for does not exist; the message is one line that lists what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -500,13 +498,6 @@ def export(copy):
 
 
 # ------------------------------------------------------------------ the command line
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """argparse prints its usage before an error; here bad input gets one line."""
-
-    def error(self, message):
-        raise BadInput(message)
 
 
 def parse(argv):

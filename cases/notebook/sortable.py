@@ -6,8 +6,8 @@ import re
 import anywidget
 import traitlets
 
-from cases.lab.case import BadInput
-from cases.lab.table import Table
+from cases.halftruths.base import BadInput
+from cases.notebook.table import Table
 
 STYLE = """<style>
 .ht-sortable {max-height: 400px; overflow: auto; display: inline-block; max-width: 100%}
@@ -76,7 +76,7 @@ class Widget(anywidget.AnyWidget):
 class Sortable:
     """A Table that can be sorted by each of its columns, and filtered by some.
 
-    table: a cases.lab.table.Table. Numbers in a cell count as numbers: 2.9 comes before 2.13, as
+    table: a notebook.table.Table. Numbers in a cell count as numbers: 2.9 comes before 2.13, as
     versions do. Rows that are alike in a column stay as they were.
     filters: heads of columns, each with a menu of the values in it.
     details: for each row a list of lines, or None; they are folded under the row's last cell.

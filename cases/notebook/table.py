@@ -53,17 +53,3 @@ class Table:
             f"{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
-
-
-def verdict_of(case, outcome):
-    """Sign and word. Where a silent failure is still there, that: its verdict is 'costs'."""
-    if outcome.status == "ran" and not case.cured(outcome):
-        return "✗ still wrong"
-    return f"{outcome.sign} {outcome.verdict}"
-
-
-def label_of(outcome):
-    """Where an outcome comes from: 'live, torch 2.13.0, cpu', or 'recorded 2026-11-30, …'."""
-    when = f" {outcome.recorded['date']}" if outcome.recorded else ""
-    version = outcome.torch.split("+")[0]
-    return f"{outcome.provenance}{when}, torch {version}, {outcome.device}"

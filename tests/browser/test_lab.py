@@ -11,8 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import run_notebooks
-from run_notebooks import BUILD, NOTEBOOKS, Job
+
+from cases.notebook import runner
+from cases.notebook.runner import BUILD, NOTEBOOKS, Job
 
 pytestmark = pytest.mark.browser
 
@@ -72,7 +73,7 @@ def lab(tmp_path_factory):
     (home / "settings").mkdir()
     (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     before = dict(os.environ)
-    run_notebooks.use_this_python(home / "ipython")
+    runner.use_this_python(home / "ipython")
     env = {**os.environ, "HOME": str(home), "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
            "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data")}
     os.environ.clear()
@@ -301,7 +302,7 @@ def test_the_export_needs_no_network(browser, tmp_path):
     """The stored notebook as HTML, opened with no server and no widget: the table is there."""
     copy = tmp_path / NOTEBOOK.name
     shutil.copy(NOTEBOOK, copy)
-    path = run_notebooks.export(copy)
+    path = runner.export(copy)
     page = browser.new_page()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -315,10 +316,10 @@ def test_the_export_needs_no_network(browser, tmp_path):
 
 
 def test_the_report_reads_in_light_and_dark(browser, tmp_path):
-    results = [run_notebooks.Result(Job(NOTEBOOK), True, 1.0),
-               run_notebooks.Result(Job(NOTEBOOK, {"dtype": "float16"}), False, 2.0, "it broke",
+    results = [runner.Result(Job(NOTEBOOK), True, 1.0),
+               runner.Result(Job(NOTEBOOK, {"dtype": "float16"}), False, 2.0, "it broke",
                                     "the last lines")]
-    run_notebooks.write_report(results, tmp_path / "report.html")
+    runner.write_report(results, tmp_path / "report.html")
     seen = []
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme)

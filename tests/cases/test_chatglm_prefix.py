@@ -5,10 +5,10 @@ import torch
 
 from cases import load
 from cases.chatglm_prefix import scenes
+from cases.halftruths.base import BadInput
 from cases.lab import torches
-from cases.lab.case import BadInput
-from cases.lab.exercise import check
 from cases.lab.run import call, prepare, run, subsets
+from cases.notebook.exercise import check
 
 pytestmark = pytest.mark.skipif(
     not torch.__version__.startswith("2.13"), reason="verdicts are those of torch 2.13"

@@ -11,10 +11,10 @@ import torch
 
 import cases
 from cases.cpu_half import ops, scenes
-from cases.lab import evidence, figures, torches
-from cases.lab.anywhere import ask
-from cases.lab.case import BadInput
-from cases.lab.run import prepare, run, steady, subsets, train
+from cases.halftruths.base import BadInput
+from cases.lab import evidence, torches
+from cases.lab.run import ask, prepare, run, steady, subsets, train
+from cases.notebook import figures
 
 CASE = cases.load("cpu_half")
 OPS = CASE.factors[0].values

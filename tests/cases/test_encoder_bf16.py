@@ -5,9 +5,8 @@ import torch
 
 import cases
 from cases.lab import torches
-from cases.lab.anywhere import ask
-from cases.lab.road import road
-from cases.lab.run import call, prepare, run, steady
+from cases.lab.run import ask, call, prepare, run, steady
+from cases.lab.watch import road
 
 CASE = cases.load("encoder_bf16")
 FOUND = "expected scalar type Float but found BFloat16"

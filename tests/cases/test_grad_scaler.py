@@ -7,8 +7,7 @@ import cases
 from cases.grad_scaler import scenes
 from cases.grad_scaler.model import MAX_NORM, STEPS, grad_scaler
 from cases.lab import torches
-from cases.lab.anywhere import ask
-from cases.lab.run import call, prepare, run, steady
+from cases.lab.run import ask, call, prepare, run, steady
 
 CASE = cases.load("grad_scaler")
 pytestmark = pytest.mark.skipif(

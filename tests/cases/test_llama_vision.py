@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import cases
-from cases.lab import torches, where
+from cases.halftruths.exceptions import failures
+from cases.lab import torches
 from cases.lab.case import Missing
 from cases.lab.run import call, fixed_run, run, smallest_sufficient, subsets
 
@@ -152,7 +153,7 @@ def test_the_template_keeps_nothing_and_keeping_the_norms_would_raise_by_itself(
     scene = norms_in_float32()
     assert scene["nn.LayerNorm"] == 0 and scene["RMSNorm"] == 5
     assert str(scene["error"]) == FLOAT_INTO_HALF
-    assert where.locate(scene["error"])["module"] == "model.layers.0.self_attn.q_proj"
+    assert failures.locate(scene["error"])["module"] == "model.layers.0.self_attn.q_proj"
 
 
 def test_fixes_are_short_and_say_what_they_do():
@@ -179,7 +180,7 @@ def test_the_newer_library_casts_pixels_and_its_mixed_model_fails_at_the_far_end
     assert scene["all_half"].dtype == torch.float16 and scene["all_half"].isfinite().all()
     error = scene["language_half"]
     assert str(error) == "expected m1 and m2 to have the same dtype, but got: c10::Half != float"
-    assert where.locate(error)["module"] == "lm_head"
+    assert failures.locate(error)["module"] == "lm_head"
 
 
 def test_bytes_of_7b():

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import cases
-from cases.lab import figures, torches
-from cases.lab.anywhere import ask
+from cases.lab import torches
 from cases.lab.case import DTYPES
-from cases.lab.run import call, fixed_run, prepare, run, steady
+from cases.lab.run import ask, call, fixed_run, prepare, run, steady
 from cases.lost_updates import scenes
+from cases.notebook import figures
 
 CASE = cases.load("lost_updates")
 KEPT, SIZES = CASE.factors[0].values, CASE.factors[1].values

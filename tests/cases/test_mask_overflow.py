@@ -5,12 +5,12 @@ import torch
 import torch.nn.functional as F
 
 import cases
-from cases.lab import evidence, figures, torches
-from cases.lab.anywhere import ask
-from cases.lab.history import fixes_table
-from cases.lab.run import call, fixed_run, prepare, run, steady
+from cases.lab import evidence, torches
+from cases.lab.run import ask, call, fixed_run, prepare, run, steady
 from cases.mask_overflow import scenes
 from cases.mask_overflow.case import with_other_masked
+from cases.notebook import figures
+from cases.notebook.history import fixes_table
 
 CASE = cases.load("mask_overflow")
 NEW, OLD = torches.main_id(), "torch-1.13"

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from cases import advice as catalogue
-from cases.lab import advice, cli, evidence, torches
+from cases import cli
+from cases.lab import advice, evidence, torches
 
 pytestmark = pytest.mark.fault
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 import cases
-from cases.lab import cli, evidence, gate, torches
-from cases.lab.case import BadInput, Fix
+from cases import cli
+from cases.halftruths.base import BadInput
+from cases.lab import evidence, gate, torches
+from cases.lab.case import Fix
 
 pytestmark = pytest.mark.fault
 

@@ -5,13 +5,14 @@ import re
 import nbformat
 import notebook_checks
 import pytest
-import run_notebooks
 from conftest import write_notebook
-from run_notebooks import Job, run
+
+from cases.notebook import runner
+from cases.notebook.runner import Job, run
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("kernels")]
 
-EXPECT = "from cases.lab.lesson import expect_failure\n"
+EXPECT = "from cases.notebook.lesson import expect_failure\n"
 BOOM = "def boom():\n    raise RuntimeError('{}')\n"
 WANTED = "expect_failure({}, 'RuntimeError', 'found BFloat16')"
 
@@ -58,7 +59,7 @@ def results(tmp_path_factory, kernels):
         tags = {0: ["raises-exception"]} if "its tag" in name else {}
         jobs.append(Job(write_notebook(folder / f"fault{number}.ipynb", *sources, tags=tags)))
     copies = tmp_path_factory.mktemp("copies")
-    done = run_notebooks.run_all(lambda job: run(job, copies), jobs, 2, lambda result: None)
+    done = runner.run_all(lambda job: run(job, copies), jobs, 2, lambda result: None)
     return dict(zip(RUNS, done, strict=True))
 
 
@@ -85,7 +86,7 @@ def test_a_notebook_that_takes_too_long(tmp_path):
 
 def test_an_unknown_parameter(tmp_path, capsys):
     path = write_notebook(tmp_path / "small.ipynb", "print(dtype)")
-    code = run_notebooks.main([str(path), "-p", "dtpye", "float16", "--out", str(tmp_path)])
+    code = runner.main([str(path), "-p", "dtpye", "float16", "--out", str(tmp_path)])
     assert code == 2
     said = capsys.readouterr()
     assert said.err == ("run_notebooks: unknown parameter 'dtpye' of small; "
@@ -120,7 +121,7 @@ print(run(cases.load("encoder_bf16"), fixes=[my_fix], training=False).verdict)""
 def stored(path, *sources):
     """A notebook executed in place, as --refresh leaves it."""
     write_notebook(path, *sources)
-    result = run_notebooks.refresh(Job(path), path.parent)
+    result = runner.refresh(Job(path), path.parent)
     assert result.ok, result.said
     return path
 
@@ -151,7 +152,7 @@ def test_outputs_stripped(tmp_path):
     path = stored(tmp_path / "strip.ipynb", "print('answer', 6 * 7)")
     notebook = nbformat.read(path, as_version=4)
     assert notebook_checks.lint(notebook) == []
-    for cell in run_notebooks.code_cells(notebook):
+    for cell in runner.code_cells(notebook):
         cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, path)
     assert not notebook_checks.compare(path)[0], "nbval alone passes it, so the lint must not"

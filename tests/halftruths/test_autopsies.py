@@ -24,8 +24,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import cases
-from cases.lab.base import parse_toml
+from cases import halftruths
+from cases.halftruths.base import parse_toml
 
 SCRIPTS = sorted((Path(__file__).parent / "autopsies").glob("*.py"))
 # The share of the scripts in which the autopsy must agree with the header, at least.
@@ -89,7 +89,7 @@ def test_nothing_wrong_is_told_for_sure(path, tmp_path):
     told, enters = truth(source)
     error = run(path, source)
     assert error is not None, "the script must fail"
-    found = cases.autopsy(error).to_json()
+    found = halftruths.autopsy(error).to_json()
     where, road = found["where"] or {}, found["road"]
     odd = f"{found['odd']['name']} {found['odd']['dtype']}" if found["odd"] else None
     # A parameter's road may begin where it is used: what made it need not be in the frames.

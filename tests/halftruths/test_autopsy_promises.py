@@ -28,7 +28,8 @@ import torch
 from torch import nn
 
 import cases
-from cases.lab import autopsy as reader
+from cases import halftruths
+from cases.halftruths.exceptions import answer as reader
 from cases.lab import torches
 
 HALF = torch.float16
@@ -67,7 +68,7 @@ def read(error):
 
     A reading that stopped halfway is a fault of the reader's own, and a failure here.
     """
-    found = cases.autopsy(error)
+    found = halftruths.autopsy(error)
     assert CALLS == [], "it ran code of the user's"
     text, shown = found.text(), Words(found._repr_html_())
     assert str(found) == repr(found) == text
@@ -502,7 +503,7 @@ def test_no_function_of_a_tensor_subclass_is_called(kind):
 
     for error in (caught(run, torch.ones(4, 4, dtype=HALF)), caught(held),
                   caught(lambda x, model: model(x), make(torch.ones(2, 4)), Net().half())):
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
         # A tensor that computes its shape is asked for that alone: there is no other way to it.
         asked = {"aten.dim.default", "aten.size.default", "aten.sym_size.default",
                  "aten.sym_numel.default"} if kind == "sizes" else set()
@@ -530,7 +531,7 @@ def test_a_mode_that_is_on_sees_nothing(kind):
     error = caught(step, Net().half(), batch())
     mode = {"function": Functions, "dispatch": Dispatches, "device": lambda: torch.device("meta")}
     with mode[kind]():
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
         assert CALLS == []
     finds(found)
 
@@ -580,7 +581,7 @@ def test_a_debugger_loses_no_variable():
 
     def trace(frame, event, arg):
         if event == "line" and "error" in frame.f_locals:
-            cases.autopsy(frame.f_locals["error"])
+            halftruths.autopsy(frame.f_locals["error"])
         return trace
 
     try:
@@ -698,7 +699,7 @@ def test_exceptions_that_answer_nothing():
         run(Broken)
     except BaseException as error:
         CALLS.clear()
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
     assert found.error["type"] == "Broken" and CALLS == []
     assert "stopped halfway" not in found.text()
     read(caught(run, Unspeakable))
@@ -857,7 +858,7 @@ def test_with_no_stack_left():
         try:
             return down()
         except RecursionError:
-            return cases.autopsy(error)
+            return halftruths.autopsy(error)
 
     assert down() is not None
 
@@ -955,7 +956,7 @@ def test_a_place_that_is_gone(tmp_path, monkeypatch):
     os.chdir(gone)
     gone.rmdir()
     try:
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
     finally:
         os.chdir(here)
     finds(found)
@@ -1030,11 +1031,11 @@ def test_threads():
     thread.join()
     finds(read(errors[0]))
     found = []
-    thread = threading.Thread(target=lambda: found.append(cases.autopsy(errors[0])))
+    thread = threading.Thread(target=lambda: found.append(halftruths.autopsy(errors[0])))
     thread.start()
     thread.join()
     finds(found[0])
-    threads = [threading.Thread(target=lambda: found.append(cases.autopsy(
+    threads = [threading.Thread(target=lambda: found.append(halftruths.autopsy(
         caught(step, Net().half(), batch())))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -1380,7 +1381,7 @@ def test_nothing_is_kept_once_the_exception_is_gone(no_collector):
     try:
         step(model, x)
     except RuntimeError as error:
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
     del model, x
     assert alive(seen) == [] and found.odd
 
@@ -1396,7 +1397,7 @@ def test_nothing_is_kept_when_the_reading_fails(no_collector, monkeypatch):
     try:
         step(model, x)
     except RuntimeError as error:
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
     del model, x
     assert alive(seen) == []
     assert "stopped halfway (ZeroDivisionError)" in found.text() and not found.sure
@@ -1409,7 +1410,7 @@ def test_a_running_function_can_let_go(no_collector):
         try:
             step(model, x)
         except RuntimeError as error:
-            found = cases.autopsy(error)
+            found = halftruths.autopsy(error)
         del model, x
         assert alive(seen) == []
         return found
@@ -1428,7 +1429,7 @@ def test_a_generator_and_a_closure_can_let_go(no_collector):
         try:
             inner(3)
         except RuntimeError as error:
-            cases.autopsy(error)
+            halftruths.autopsy(error)
         del inner, model, x
         yield alive(seen)
 
@@ -1439,7 +1440,7 @@ def test_a_generator_and_a_closure_can_let_go(no_collector):
 def test_a_module_can_let_go(no_collector):
     space = {"torch": torch, "cases": cases, "step": step, "Net": Net, "watched": watched}
     exec("model, x = Net().half(), torch.ones(2, 4)\nseen = watched(model, x)\n"
-         "try:\n    step(model, x)\nexcept RuntimeError as error:\n    cases.autopsy(error)\n"
+         "try:\n    step(model, x)\nexcept RuntimeError as error:\n    halftruths.autopsy(error)\n"
          "del model, x", space)
     assert alive(space["seen"]) == []
 
@@ -1469,7 +1470,7 @@ def test_a_chain_and_a_backward_are_let_go(no_collector):
         except RuntimeError as error:
             raise ValueError("bad step") from error
     except ValueError as problem:
-        cases.autopsy(problem)
+        halftruths.autopsy(problem)
     del model, x
     assert alive(seen) == []
 
@@ -1480,7 +1481,7 @@ def test_many_autopsies_leave_no_objects_behind():
         try:
             step(Net().half(), batch())
         except RuntimeError as error:
-            cases.autopsy(error)
+            halftruths.autopsy(error)
 
     for _ in range(5):
         once()
@@ -1613,7 +1614,7 @@ def test_a_model_of_2000_modules_takes_less_than_100_ms(start, record_property):
     def once():
         if start == "cold":  # as at a first autopsy: no source has been read yet
             linecache.clearcache()
-        cases.autopsy(error).text()
+        halftruths.autopsy(error).text()
 
     once()
     least, median = seconds(7, once)
@@ -1646,9 +1647,9 @@ model = nn.Linear(4, 4)
 x = torch.ones(2, 4)
 model(x)
 before = look()
-import cases.lab.autopsy
+import cases.halftruths.exceptions.answer
 import cases
-import cases.lab.script, cases.lab.magic, cases.lab.pytest_autopsy
+import cases.halftruths.script, cases.halftruths.magic, cases.halftruths.pytest_plugin
 after = look()
 changed = [key for key in before if before[key] != after[key]]
 new = [key for key in after if key not in before]
@@ -1656,7 +1657,7 @@ assert not changed and not new, (changed, new)
 try:
     model(x.double())
 except RuntimeError as error:
-    assert cases.autopsy(error).odd == {"name": "input", "dtype": "float64"}
+    assert halftruths.autopsy(error).odd == {"name": "input", "dtype": "float64"}
 last = look()
 assert [key for key in before if before[key] != last[key]] == []
 print("nothing")
@@ -1700,7 +1701,7 @@ def caught(function, *args):
     try:
         function(*args)
     except Exception as error:
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
         assert "stopped halfway" not in found.text(), found.text()
         found._repr_html_()
         return json.loads(json.dumps(found.to_json()))
@@ -1735,7 +1736,7 @@ for name in cases.NAMES:
         with steady():
             call(fixed_run(case, case.setting(), (), "cpu")[0])
     except Exception as error:
-        found = cases.autopsy(error)
+        found = halftruths.autopsy(error)
         assert "stopped halfway" not in found.text(), found.text()
         answers[name] = json.loads(json.dumps(found.to_json()))
 print("ANSWERS" + json.dumps(answers))

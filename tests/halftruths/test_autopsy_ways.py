@@ -7,17 +7,19 @@ import subprocess
 import sys
 import textwrap
 
-import fast_start  # noqa: F401
+from cases.notebook import fast_start  # noqa: F401
 
 # isort: split
 import nbformat
 import pytest
-import run_notebooks
 import torch
 from nbclient import NotebookClient
 
 import cases
-from cases.lab import cli, script, torches
+from cases import cli, halftruths
+from cases.halftruths import script
+from cases.lab import torches
+from cases.notebook import runner
 
 NOTHING = {"error": None, "where": None, "odd": None, "road": [], "cure": None, "case": None,
            "sure": False}
@@ -97,7 +99,7 @@ def test_its_answer_in_json_is_that_of_the_code(write, ask):
     space = {"__name__": "train"}
     with open(path) as file, pytest.raises(RuntimeError) as caught:
         exec(compile(file.read(), path, "exec"), space)
-    assert cases.autopsy(caught.value).to_json() == answer
+    assert halftruths.autopsy(caught.value).to_json() == answer
 
 
 def test_an_error_of_syntax_says_its_line(write, ask):
@@ -448,7 +450,7 @@ def test_the_excepthook_never_raises(capsys, monkeypatch):
 
 # ------------------------------------------------------------------ pytest
 
-CONFTEST = 'pytest_plugins = ["cases.lab.pytest_autopsy"]\n'
+CONFTEST = 'pytest_plugins = ["cases.halftruths.pytest_plugin"]\n'
 TESTS = HALF + """
 import pytest
 
@@ -491,7 +493,7 @@ def test_a_failing_test_gets_a_section(write, tmp_path, monkeypatch, by):
         write(CONFTEST, "conftest.py")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # their imports take longer than all
     done = python("-m", "pytest", "-p", "no:cacheprovider", str(tmp_path),
-                  *(["-p", "cases.lab.pytest_autopsy"] if by == "-p" else []), cwd=tmp_path)
+                  *(["-p", "cases.halftruths.pytest_plugin"] if by == "-p" else []), cwd=tmp_path)
     assert "2 failed, 1 passed, 1 skipped, 1 xfailed, 1 error" in done.stdout, done.stdout
     assert "Warning" not in done.stdout
     parts = {name: done.stdout.split(f" {name} ___")[1].split(" ____")[0]
@@ -553,7 +555,7 @@ print("kept" if seen() is not None else "gone")
 def notebook(kernels):
     """The cells above, run in a real kernel: [[output, ...], ...]."""
     cells = [nbformat.v4.new_code_cell(source.strip()) for source in CELLS]
-    made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": run_notebooks.KERNELSPEC})
+    made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": runner.KERNELSPEC})
     NotebookClient(made, allow_errors=True, timeout=120).execute()
     return [cell.outputs for cell in made.cells]
 

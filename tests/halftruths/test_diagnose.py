@@ -2,8 +2,8 @@
 
 import pytest
 
-from cases.lab import lesson
-from cases.lab.exercise import LONGEST, compare
+from cases.notebook import lesson
+from cases.notebook.exercise import LONGEST, compare
 
 LINEAR = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16"
 CONV = "RuntimeError: Input type (c10::BFloat16) and bias type (float) should be the same"

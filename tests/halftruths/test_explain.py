@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cases.lab import cli, explain
-from cases.lab.base import ROOT, BadInput
-from cases.lab.messages import plain
+from cases import cli
+from cases.halftruths.base import BadInput
+from cases.halftruths.messages import reader
+from cases.halftruths.messages.words import plain
+from cases.lab.base import ROOT
 
 REPORTS = ROOT.parent / "shared" / "reports" / "reports.jsonl"
-WORDS = explain.evidence()[0]
+WORDS = reader.evidence()[0]
 
 # Raised by our programs, but not about dtypes: something is not there, or too old.
 NOT_DTYPES = ("has no attribute", "not compiled with CUDA", "no NVIDIA driver", "Please install")
@@ -73,7 +75,7 @@ how do I save a checkpoint every epoch and resume training
 
 
 def kinds(text):
-    return [reading.kind for reading in explain.explain(text).readings]
+    return [reading.kind for reading in reader.explain(text).readings]
 
 
 def judge(read, what, capsys):
@@ -107,19 +109,19 @@ def test_the_kind_of_public_reports(reports, capsys):
 
 def test_a_report_gets_no_claim_but_what_was_recorded_or_is_in_its_words(reports):
     for report in reports:
-        for reading in explain.explain(report["message"]).readings:
+        for reading in reader.explain(report["message"]).readings:
             check_claims(reading, report["message"])
 
 
 def test_the_reports_named_are_of_their_kind(reports):
     kind = {report["id"]: report["kind"] for report in reports}
-    for rule in explain.rules():
+    for rule in reader.rules():
         assert {kind[name] for name in rule["reports"]} <= {rule["kind"]}
 
 
 def check_claims(reading, text):
     """A torch or device is claimed only of words that were recorded, with just these records."""
-    records = {record for words, own in WORDS.items() if words in explain.flat(plain(text))
+    records = {record for words, own in WORDS.items() if words in reader.flat(plain(text))
                for record in own}
     said = " ".join(filter(None, (reading.torch, reading.device)))
     if "recorded on" in said:
@@ -134,7 +136,7 @@ def check_claims(reading, text):
 
 @pytest.mark.parametrize("words", sorted(WORDS))
 def test_every_recorded_error_about_dtypes_is_known_with_its_record(words):
-    answer = explain.explain(f"RuntimeError: {words}")
+    answer = reader.explain(f"RuntimeError: {words}")
     if any(other in words for other in NOT_DTYPES):
         assert not answer.recognised
         return
@@ -143,11 +145,11 @@ def test_every_recorded_error_about_dtypes_is_known_with_its_record(words):
     told = "\n".join(first.evidence)
     for case, torch_id, device in WORDS[words]:
         line = re.search(rf"recorded: {case} on torch (.*), {device}", told)
-        assert within(torch_id, line[1], explain.ids_of(device))
-    for torch_id in explain.ids_of("cpu"):
+        assert within(torch_id, line[1], reader.ids_of(device))
+    for torch_id in reader.ids_of("cpu"):
         said_so = torch_id in {version for _, version, _ in WORDS[words]}
         assert within(torch_id, re.search(r"recorded on (.*?) \(cpu\)", first.torch)[1],
-                      explain.ids_of("cpu")) == said_so
+                      reader.ids_of("cpu")) == said_so
     devices = sorted({device for *_, device in WORDS[words]})
     assert re.search(r"recorded on ([a-z ]+?)(?: \(|$)", first.device)[1] == " and ".join(devices)
 
@@ -173,7 +175,7 @@ def test_what_a_fix_did_is_counted_from_the_evidence(tmp_path):
         for (setting, fixes), outcome in found.items():
             if not fixes and outcome.verdict == "fails" and outcome.error["message"] == words:
                 verdicts.append(found[setting, ("disable_nested_tensor",)].verdict)
-    answer = explain.explain(f"{words} in TransformerEncoder")
+    answer = reader.explain(f"{words} in TransformerEncoder")
     assert answer.readings[0].kind == "encoder-fastpath-autocast"
     measured = answer.readings[0].cures[0]["measured"]
     assert f"on {len(verdicts)} recorded programs" in measured
@@ -185,7 +187,7 @@ def test_what_a_fix_did_is_counted_from_the_evidence(tmp_path):
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_other_errors_are_not_recognised(text):
-    answer = explain.explain(text)
+    answer = reader.explain(text)
     assert not answer.recognised, answer
     assert "full traceback" in answer.text() and answer.to_json()["send"]
 
@@ -229,7 +231,7 @@ PASTED = {
 @pytest.mark.parametrize("how", PASTED)
 def test_whatever_stands_around_the_message(how):
     start = time.perf_counter()
-    found = explain.explain(PASTED[how])
+    found = reader.explain(PASTED[how])
     assert time.perf_counter() - start < 2
     assert found.readings[0].kind == "linear-matmul-mismatch"
     if how not in ("cut short", "amid 900 kB of log"):
@@ -243,7 +245,7 @@ def test_the_last_exception_counts_more_than_its_cause():
            "for the destination and Float for the source."
     both = f"{cause}\n\nDuring handling of the above exception, another occurred:\n\n{last}"
     assert kinds(both)[:2] == ["indexed-write-dtype", "cpu-half-not-implemented"]
-    assert "earlier exception" in explain.explain(both).readings[1].why
+    assert "earlier exception" in reader.explain(both).readings[1].why
 
 
 def test_what_stands_beside_the_same_words_decides():
@@ -252,7 +254,7 @@ def test_what_stands_beside_the_same_words_decides():
     assert kinds(f"in F.layer_norm: {words}")[0] == "norm-mixed-dtype"
     inside = f"{words} (torch._transformer_encoder_layer_fwd)"
     assert kinds(inside)[0] == "encoder-fastpath-autocast"
-    assert "layer_norm" in explain.explain(f"in F.layer_norm: {words}").readings[0].why
+    assert "layer_norm" in reader.explain(f"in F.layer_norm: {words}").readings[0].why
 
 
 @pytest.mark.parametrize("symptom, kind", [
@@ -273,8 +275,8 @@ def test_symptoms_in_words(symptom, kind):
     "linalg.inv: Low precision d",
 ])
 def test_a_message_cut_short_is_still_known(words):
-    assert explain.explain(words).recognised
-    assert explain.explain(f"Traceback (most recent call last):\nRuntimeError: {words}").recognised
+    assert reader.explain(words).recognised
+    assert reader.explain(f"Traceback (most recent call last):\nRuntimeError: {words}").recognised
 
 
 @pytest.mark.filterwarnings("ignore:.*nested tensors")
@@ -292,7 +294,7 @@ def test_a_live_traceback_is_read(name, kind):
     run = case.prepare(setting, "cpu", DTYPES[setting["dtype"]])
     with pytest.raises(RuntimeError) as caught:
         run.step(run.model, run.batch)
-    first = explain.explain("".join(traceback.format_exception(caught.value))).readings[0]
+    first = reader.explain("".join(traceback.format_exception(caught.value))).readings[0]
     assert (first.kind, first.case) == (kind, name)
 
 
@@ -305,7 +307,7 @@ def test_expected_and_found_name_the_two_dtypes_and_not_which_is_which(size, sai
         torch.bmm(half, single)
     assert str(caught.value) == "expected scalar type {} but found {}".format(*said)
     means = " ".join(operand["means"] for operand in
-                     explain.explain(str(caught.value)).readings[0].operands)
+                     reader.explain(str(caught.value)).readings[0].operands)
     assert "not their order" in means and "first" not in means
 
 
@@ -333,12 +335,12 @@ def test_texts_of_our_own(capsys):
     ("Found dtype Double but expected Float", "found float64, expected float32"),
 ])
 def test_operands_are_named(words, operands):
-    first = explain.explain(words).readings[0]
+    first = reader.explain(words).readings[0]
     assert ", ".join(f"{o['name']} {o['dtype']}" for o in first.operands) == operands
 
 
 def test_rules_are_whole():
-    for rule in explain.rules():
+    for rule in reader.rules():
         named = {name for key in ("says", "may_say", "symptoms") for pattern in rule[key]
                  for name in pattern.groupindex}
         assert named == set(rule["means"]), rule["kind"]
@@ -348,33 +350,33 @@ def test_rules_are_whole():
 def test_cases_and_fixes_named_by_the_rules_exist():
     import cases
 
-    for rule in explain.rules():
+    for rule in reader.rules():
         for cure in rule["cures"]:
             if "fix" in cure:
                 case, fix = cure["fix"].split(":")
                 cases.load(case).pick([fix])
                 assert case in rule["cases"], rule["kind"]
         for name in rule["cases"]:
-            assert explain.notebook(name) == cases.load(name).notebook
+            assert reader.notebook(name) == cases.load(name).notebook
 
 
 # ------------------------------------------------------------------ the answer's forms, bad input
 
 
 def test_json_is_the_contract():
-    found = json.loads(json.dumps(explain.explain(MESSAGE).to_json()))
+    found = json.loads(json.dumps(reader.explain(MESSAGE).to_json()))
     assert found["recognised"] is True
     assert {"kind", "why", "device", "torch", "operands", "checks", "cures", "case",
             "evidence"} <= set(found["readings"][0])
     assert {"text", "costs"} <= set(found["readings"][0]["cures"][0])
-    assert explain.explain("the quick brown fox").to_json()["readings"] == []
+    assert reader.explain("the quick brown fox").to_json()["readings"] == []
 
 
 def test_html_says_what_the_text_says_and_escapes_it():
-    page = explain.explain("<b>float16</b> LSTM <script>alert(1)</script> dtype")._repr_html_()
-    assert "<script>" not in page and "&lt;" not in explain.explain(TRACEBACK).text()
+    page = reader.explain("<b>float16</b> LSTM <script>alert(1)</script> dtype")._repr_html_()
+    assert "<script>" not in page and "&lt;" not in reader.explain(TRACEBACK).text()
     for text in (TRACEBACK, "the quick brown fox"):
-        answer = explain.explain(text)
+        answer = reader.explain(text)
         page, said = answer._repr_html_(), answer.text()
         assert "&quot;" in page or "&#x27;" in page
         for heading, rows in answer.blocks():
@@ -388,12 +390,12 @@ def test_html_says_what_the_text_says_and_escapes_it():
 
 @pytest.mark.parametrize("bad, words", [
     ("", "empty"), (" \n\t ", "empty"), (b"\x7fELF\x00\x01\x02\x00" * 50, "not text"),
-    ("\x00\x01", "not text"), ("x" * (explain.LIMIT + 1), "1,000,000 bytes"),
+    ("\x00\x01", "not text"), ("x" * (reader.LIMIT + 1), "1,000,000 bytes"),
     (None, "not NoneType"),
 ])
 def test_bad_input_is_one_clear_line(bad, words):
     with pytest.raises(BadInput, match=words) as caught:
-        explain.explain(bad)
+        reader.explain(bad)
     assert "\n" not in str(caught.value)
 
 
@@ -401,7 +403,7 @@ def test_bad_input_is_one_clear_line(bad, words):
                                   'Error: "' * 100_000, "x_cpu" * 200, "[0;" * 300_000])
 def test_no_text_makes_it_hang(text):
     start = time.perf_counter()
-    explain.explain(text)
+    reader.explain(text)
     assert time.perf_counter() - start < 3
 
 
@@ -410,9 +412,9 @@ def test_damaged_evidence_is_one_clear_line(tmp_path, monkeypatch, damage):
     path = tmp_path / "cases" / "mine" / "evidence" / "torch-2.13-cpu.json"
     path.parent.mkdir(parents=True)
     path.write_text(damage, encoding="utf-8")
-    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    monkeypatch.setattr(reader, "ROOT", tmp_path)
     with pytest.raises(BadInput, match="torch-2.13-cpu.json of case mine is damaged or"):
-        explain.evidence.__wrapped__()
+        reader.evidence.__wrapped__()
 
 
 def run(*argv, given=b""):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cases.lab.where import locate
+from cases.halftruths.exceptions.failures import locate
 
 HALF = torch.float16
 

@@ -8,12 +8,14 @@ import sys
 import pytest
 import torch
 
+import cases
 from cases import advice as catalogue
-from cases.lab import advice, evidence, figures, torches
+from cases.halftruths.base import BadInput
+from cases.lab import advice, evidence, torches
 from cases.lab.advice import EFFECTS, Answer, Place, Seen, Tried, judged
-from cases.lab.base import BadInput
 from cases.lab.case import Missing
 from cases.lab.numerics import cost
+from cases.notebook import advice_tables, figures
 
 HERE = torches.current()
 
@@ -227,7 +229,7 @@ def test_the_code_is_the_check_and_no_decorator(small):
 
 def test_advice_beside_a_case_is_as_old_as_the_case(monkeypatch):
     [item] = advice.COLLECTION.pick(["A1"])
-    before, case = item.digest, advice.load_case(item.case)
+    before, case = item.digest, cases.load(item.case)
     assert item.case == "encoder_bf16"
     monkeypatch.setattr(type(case), "digest", property(lambda case: "another"))
     assert item.digest != before
@@ -333,7 +335,7 @@ def test_held_counts_scenes_on_torches_where_there_is_something_to_try(small):
                    t2_1=[at("a", "holds"), at("b", "no effect"), at("c", "not shown")])
     assert found.held == (2, 4) and found.to_json()["held"] == [2, 4]
     assert answer(small()["Z2"], t2_0=[at("a", "idle")]).held == (0, 0)
-    assert advice.table([found]).rows[0][4] == "2 of 4"
+    assert advice_tables.table([found]).rows[0][4] == "2 of 4"
 
 
 def test_the_picture_says_in_words_what_it_draws(small):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import cases
-from cases.lab import advice, cli, evidence, gate, torches
-from cases.lab.case import BadInput
+from cases import cli
+from cases.halftruths.base import BadInput
+from cases.lab import advice, evidence, gate, torches
 
 KEYS = ["case", "factors", "fixes", "device", "torch", "provenance", "status", "verdict", "error",
         "where", "output_dtype", "relative_error", "costs"]

@@ -13,11 +13,13 @@ import torch
 from torch.nn import functional as F
 
 import cases
-from cases.lab import emulate, evidence, gate, lesson, torches
-from cases.lab.case import BadInput, Missing
-from cases.lab.cli import main
+from cases.cli import main
+from cases.halftruths.base import BadInput
+from cases.lab import emulate, evidence, gate, torches
+from cases.lab.case import Missing
 from cases.lab.emulate import Emulated, NotEmulated, emulated
 from cases.lab.run import EMULATED, call, run, steady
+from cases.notebook import lesson
 
 pytestmark = pytest.mark.skipif(not emulate.available(), reason=str(emulate.obstacle()))
 TRAINS = "grad_scaler"  # all of it is backward passes, which cannot be emulated

@@ -6,10 +6,10 @@ import os
 import pytest
 
 import cases
+from cases.halftruths.base import BadInput
 from cases.lab import evidence, gate, torches
-from cases.lab.anywhere import ask
-from cases.lab.case import BadInput
-from cases.lab.run import Outcome, run
+from cases.lab.outcome import Outcome
+from cases.lab.run import ask, run
 
 CASE = cases.load("encoder_bf16")
 TORCH = "torch-1.13"

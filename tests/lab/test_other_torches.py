@@ -5,8 +5,8 @@ import pytest
 import cases
 from cases.lab import torches
 from cases.lab.case import Headline
-from cases.lab.lesson import each_fix, expect_outcome
-from cases.lab.run import Outcome
+from cases.lab.outcome import Outcome
+from cases.notebook.lesson import each_fix, expect_outcome
 
 WANTED = Headline("RuntimeError", "not implemented for 'Half'", ())
 RAISED = {"status": "raised", "verdict": "fails",

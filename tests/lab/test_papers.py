@@ -3,8 +3,9 @@
 import re
 
 import cases
-from cases.lab import advice, lesson
+from cases.lab import advice
 from cases.lab.torches import ROOT
+from cases.notebook import lesson
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

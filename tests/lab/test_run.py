@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 import cases
+from cases.halftruths.base import BadInput
 from cases.lab import torches
-from cases.lab.case import BadInput, Case, Factor, Headline, Missing, Run, fixes
-from cases.lab.exercise import check
+from cases.lab.case import Case, Factor, Headline, Missing, Run, fixes
 from cases.lab.run import judge, run, smallest_sufficient, subsets
+from cases.notebook.exercise import check
 
 TEXT = "mat1 and mat2 must have the same dtype"
 

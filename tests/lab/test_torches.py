@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from cases.halftruths.base import BadInput
 from cases.lab import torches
-from cases.lab.case import BadInput
 
 MAIN = torches.main_id()
 needs_main = pytest.mark.skipif(
@@ -128,3 +128,33 @@ def loud():
     """Called in the other interpreter: prints, as programs do, before it answers."""
     print(json.dumps({"said": "aloud"}), flush=True)
     return {"said": "quietly"}
+
+
+OWN = {"LD_LIBRARY_PATH": "/no/libraries", "VIRTUAL_ENV": "/no/venv", "PYTHONSTARTUP": "/no/file.py",
+       "PYTHONUSERBASE": "/no/base", "PYTHONWARNINGS": "ignore", "OF_ITS_OWN": "1"}
+
+
+@needs_main
+def test_a_worker_of_a_worker_gets_the_readers_shell(start, monkeypatch):
+    found = torches.interpreter(MAIN)
+    monkeypatch.setattr(torches, "interpreter", lambda torch_id: {**found, "env": OWN})
+    shell = {"LD_LIBRARY_PATH": "/the/readers", "VIRTUAL_ENV": "/the/readers/venv",
+             "PYTHONPATH": "/the/readers/modules", "PYTHONHOME": "/no/home"}
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OF_ITS_OWN", raising=False)
+    first = start()
+    for name, value in OWN.items():
+        assert first.ask({"call": "os:getenv", "arguments": [name]}) == value
+    assert first.ask({"call": "os:getenv", "arguments": ["PYTHONHOME"]}) is None
+    second = first.ask({"call": "cases.lab.torches:environment", "arguments": [{}]})
+    assert second["LD_LIBRARY_PATH"] == "/the/readers"
+    assert second["PYTHONPATH"] == str(torches.ROOT) and second["PYTHONNOUSERSITE"] == "1"
+    assert not {"PYTHONWARNINGS", "OF_ITS_OWN", *torches.ASTRAY} & set(second)
+
+
+@pytest.mark.skipif(not torches.is_live("torch-1.13"), reason="torch-1.13 is not live here")
+def test_the_oldest_torch_hands_its_libraries_to_no_other():
+    arguments = [MAIN, "os:getenv", "LD_LIBRARY_PATH"]
+    assert torches.call("torch-1.13", "cases.lab.torches:call", *arguments) is None
+    torches.close("torch-1.13")

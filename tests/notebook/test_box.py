@@ -4,9 +4,9 @@ import html
 
 import pytest
 
-from cases.lab import box as module
-from cases.lab.box import MOST, Box
-from cases.lab.explain import explain
+from cases.halftruths.messages.reader import explain
+from cases.notebook import box as module
+from cases.notebook.box import MOST, Box
 
 MESSAGE = "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != c10::Half"
 

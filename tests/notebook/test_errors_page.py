@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cases.lab import errors_page, explain
+from cases.halftruths.messages import reader
+from cases.notebook import errors_page
 
 CHROMIUM = "/usr/bin/chromium"
-RULES = explain.rules()
+RULES = reader.rules()
 EXAMPLES = [(rule["kind"], text) for rule in RULES for text in rule.get("example", ())]
 
 
@@ -17,13 +18,13 @@ def test_the_committed_page_is_what_is_generated(tmp_path):
     errors_page.write(tmp_path / "errors.html")
     made = (tmp_path / "errors.html").read_text(encoding="utf-8")
     assert errors_page.PAGE.read_text(encoding="utf-8") == made, (
-        "run python -m cases.lab.errors_page")
+        "run python -m cases.notebook.errors_page")
     assert [path.name for path in tmp_path.iterdir()] == ["errors.html"]
 
 
 @pytest.mark.parametrize("kind, text", EXAMPLES, ids=[text[:40] for _, text in EXAMPLES])
 def test_an_example_is_read_as_its_kind(kind, text):
-    assert explain.explain(text).readings[0].kind == kind
+    assert reader.explain(text).readings[0].kind == kind
 
 
 def test_each_rule_is_there_whole():
@@ -36,13 +37,13 @@ def test_each_rule_is_there_whole():
         assert all(html.escape(part) in text for part in said), rule["kind"]
         assert "<code>" in text, f"{rule['kind']} has no words, recorded or as an example"
         links = re.findall(r'<a href="([^"]+)"', text)
-        assert links == [explain.notebook(case) for case in rule["cases"]]
+        assert links == [reader.notebook(case) for case in rule["cases"]]
         assert all((errors_page.PAGE.parent / link).is_file() for link in links)
 
 
 def test_each_recorded_message_about_dtypes_is_there_once():
     page = errors_page.page()
-    known = [words for words in explain.evidence()[0] if explain.explain(words).recognised]
+    known = [words for words in reader.evidence()[0] if reader.explain(words).recognised]
     assert len({rule["cause"] for rule in RULES}) == len(RULES), "a rule is told by its cause"
     for words in known:
         found = page.count(f"<code>{html.escape(words)}</code> <small>")

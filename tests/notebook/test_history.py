@@ -3,10 +3,11 @@
 import pytest
 
 import cases
-from cases.lab import evidence, history, torches
-from cases.lab.case import BadInput
-from cases.lab.history import ANY, NOT_KNOWN, Column, History, parts
+from cases.halftruths.base import BadInput, spans
+from cases.lab import evidence, torches
 from cases.lab.run import run
+from cases.notebook import history
+from cases.notebook.history import ANY, NOT_KNOWN, Column, History, parts
 
 CASE = cases.load("encoder_bf16")
 NOW = torches.current()
@@ -125,4 +126,4 @@ def test_bad_input_is_one_line_that_says_what_is_allowed(bad):
 ])
 def test_torches_are_written_as_spans(ids, text):
     listed = ["torch-2.13", "torch-1.13", "torch-2.2", "torch-2.6"]
-    assert torches.spans(ids, listed) == text
+    assert spans(ids, listed) == text

@@ -9,9 +9,10 @@ from pathlib import Path
 import nbformat
 import notebook_checks
 import pytest
-import run_notebooks
 from conftest import write_notebook
-from run_notebooks import ROOT, Job
+
+from cases.notebook import runner
+from cases.notebook.runner import ROOT, Job
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -23,7 +24,7 @@ CHECK = """if dtype not in ("float16", "bfloat16"):
 @pytest.mark.timeout(900)
 def test_every_notebook_with_every_variant(capsys):
     """Defaults and the other dtypes must run; a wrong value must be refused in one line."""
-    code = run_notebooks.main(["--variants", "--jobs", "2"])
+    code = runner.main(["--variants", "--jobs", "2"])
     said = capsys.readouterr().out
     assert code == 0, said
     assert said.count("refused ") == 3 * len(notebook_checks.notebooks())
@@ -44,7 +45,7 @@ def test_every_notebook_with_every_variant(capsys):
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(argv, said, capsys, tmp_path):
-    assert run_notebooks.main([*argv, "--out", str(tmp_path / "build")]) == 2
+    assert runner.main([*argv, "--out", str(tmp_path / "build")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(f"run_notebooks: {said}.*\n", err)
@@ -54,7 +55,7 @@ def test_bad_arguments_are_refused_in_one_line(argv, said, capsys, tmp_path):
 def test_a_file_that_is_no_notebook(tmp_path, capsys):
     path = tmp_path / "torn.ipynb"
     path.write_text('{"cells": [', encoding="utf-8")
-    assert run_notebooks.main([str(path), "-p", "x", "1", "--out", str(tmp_path)]) == 2
+    assert runner.main([str(path), "-p", "x", "1", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("run_notebooks: torn.ipynb is not a notebook")
 
 
@@ -65,7 +66,7 @@ def test_all_go_on_after_one_fails_and_the_report_shows_it(tmp_path, capsys):
     bad = write_notebook(tmp_path / "bad.ipynb", "print('before')", "1 / 0")
     good = write_notebook(tmp_path / "good.ipynb", CHECK, "print(dtype, 0.1)")
     out = tmp_path / "build"
-    code = run_notebooks.main(
+    code = runner.main(
         [str(bad), str(good), "-p", "dtype", "float16", "--jobs", "1", "--out", str(out)]
     )
     said = capsys.readouterr().out.splitlines()
@@ -93,15 +94,15 @@ class Panel:
         return {**bundle, "text/html": "<table><caption>rows</caption></table>"}
 Panel()"""
     path = write_notebook(tmp_path / "panel.ipynb", source)
-    result = run_notebooks.run(Job(path), tmp_path / "copies")
-    text = run_notebooks.export(result.copy).read_text(encoding="utf-8")
+    result = runner.run(Job(path), tmp_path / "copies")
+    text = runner.export(result.copy).read_text(encoding="utf-8")
     assert "<caption>rows</caption>" in text and "widget-view" not in text
 
 
 def test_two_invocations_at_once_share_no_file(tmp_path):
     wait = "import time\ntime.sleep(1)\nprint(dtype)"
     path = write_notebook(tmp_path / "slow.ipynb", CHECK, wait)
-    command = [sys.executable, ROOT / "tests" / "run_notebooks.py", path, "--out", tmp_path / "b"]
+    command = [sys.executable, ROOT / "tests" / "runner.py", path, "--out", tmp_path / "b"]
     started = [
         subprocess.Popen([*command, "-p", "dtype", dtype], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
@@ -118,9 +119,9 @@ def test_two_invocations_at_once_share_no_file(tmp_path):
 
 def test_parameters_with_annotations_are_known(tmp_path):
     path = write_notebook(tmp_path / "a.ipynb", parameters='device: str = "cpu"\nsteps = 3\nx = {}')
-    assert run_notebooks.defaults(path) == {"device": "cpu", "steps": 3, "x": {}}
-    with pytest.raises(run_notebooks.BadInput, match="allowed: device, steps, x"):
-        run_notebooks.check_parameters(path, {"dtype": "float16"})
+    assert runner.defaults(path) == {"device": "cpu", "steps": 3, "x": {}}
+    with pytest.raises(runner.BadInput, match="allowed: device, steps, x"):
+        runner.check_parameters(path, {"dtype": "float16"})
 
 
 # ------------------------------------------------------------------ refresh
@@ -130,11 +131,11 @@ def test_refresh_stores_tidy_outputs_and_changes_nothing_the_second_time(tmp_pat
     slider = "import ipywidgets\nipywidgets.IntSlider()"
     path = write_notebook(tmp_path / "tidy.ipynb", "print('a')\nprint('b')", slider)
     mode = path.stat().st_mode
-    assert run_notebooks.refresh(Job(path), tmp_path / "copies").ok
+    assert runner.refresh(Job(path), tmp_path / "copies").ok
     first = path.read_bytes()
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    code = run_notebooks.code_cells(notebook)
+    code = runner.code_cells(notebook)
     assert [cell.execution_count for cell in code] == [1, 2, 3]
     assert [len(cell.outputs) for cell in code] == [0, 1, 0]
     assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
@@ -143,7 +144,7 @@ def test_refresh_stores_tidy_outputs_and_changes_nothing_the_second_time(tmp_pat
     assert set(notebook.metadata.language_info) == {
         "codemirror_mode", "file_extension", "mimetype", "name", "nbconvert_exporter",
         "pygments_lexer", "version"}
-    assert run_notebooks.refresh(Job(path), tmp_path / "copies").ok
+    assert runner.refresh(Job(path), tmp_path / "copies").ok
     assert path.read_bytes() == first
     assert path.stat().st_mode == mode
     assert not list(tmp_path.glob(".*")), "no temporary file is left"
@@ -152,7 +153,7 @@ def test_refresh_stores_tidy_outputs_and_changes_nothing_the_second_time(tmp_pat
 def test_refresh_leaves_a_failing_notebook_alone(tmp_path):
     path = write_notebook(tmp_path / "bad.ipynb", "1 / 0")
     before = path.read_bytes()
-    result = run_notebooks.refresh(Job(path), tmp_path / "copies")
+    result = runner.refresh(Job(path), tmp_path / "copies")
     assert not result.ok and "ZeroDivisionError" in result.said
     assert path.read_bytes() == before
 
@@ -163,17 +164,17 @@ def test_another_patch_release_of_python_changes_nothing():
         return nbformat.v4.new_notebook(metadata={"language_info": language, "title": "kept"})
 
     def version_after(old, new):
-        return run_notebooks.tidy(notebook(new), notebook(old)).metadata.language_info.version
+        return runner.tidy(notebook(new), notebook(old)).metadata.language_info.version
 
     assert version_after("3.11.2", "3.11.7") == "3.11.2"
     assert version_after("3.11.2", "3.12.0") == "3.12.0"
-    assert run_notebooks.tidy(notebook("3.11.7")).metadata.title == "kept"
+    assert runner.tidy(notebook("3.11.7")).metadata.title == "kept"
 
 
 def test_ids_come_from_the_cells_own_text():
     def ids(*sources):
         cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        return [c.id for c in run_notebooks.tidy(nbformat.v4.new_notebook(cells=cells)).cells]
+        return [c.id for c in runner.tidy(nbformat.v4.new_notebook(cells=cells)).cells]
 
     assert ids("a", "b") == ids("a", "b")
     assert len(set(ids("a", "a"))) == 2
@@ -183,6 +184,6 @@ def test_ids_come_from_the_cells_own_text():
 def test_committed_notebooks_are_tidy():
     for path in notebook_checks.notebooks():
         before = nbformat.read(path, as_version=4)
-        again = run_notebooks.tidy(nbformat.read(path, as_version=4), before)
+        again = runner.tidy(nbformat.read(path, as_version=4), before)
         stored = json.loads(Path(path).read_text(encoding="utf-8"))
         assert json.loads(nbformat.writes(again)) == stored, f"{path.name}: make notebooks"

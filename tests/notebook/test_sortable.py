@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cases.lab.case import BadInput
-from cases.lab.sortable import Sortable, Widget
-from cases.lab.table import Table
+from cases.halftruths.base import BadInput
+from cases.notebook.sortable import Sortable, Widget
+from cases.notebook.table import Table
 
 CHROMIUM = "/usr/bin/chromium"
 ROWS = [("mm", "2.13", "✗"), ("<add>", "2.9", "✓"), ("fft", "never", "✗"), ("linear", "1.13", "✓")]

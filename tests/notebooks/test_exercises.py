@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import nbformat
 import notebook_checks
 import pytest
-import run_notebooks
-from run_notebooks import Job
+
+from cases.notebook import runner
+from cases.notebook.runner import Job
 
 NOTEBOOKS = [path for path in notebook_checks.notebooks() if not path.stem.startswith("00")]
 
@@ -17,7 +18,7 @@ def judged(path, folder):
     notebook = notebook_checks.with_solutions(nbformat.read(path, as_version=4))
     solved = folder / path.name
     nbformat.write(notebook, solved)
-    result = run_notebooks.run(Job(solved), folder / "copies")
+    result = runner.run(Job(solved), folder / "copies")
     if not result.ok:
         return [result.said]
     return list(notebook_checks.judge_exercises(nbformat.read(result.copy, as_version=4)))

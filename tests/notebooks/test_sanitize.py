@@ -4,11 +4,10 @@ import configparser
 import re
 
 import pytest
-from run_notebooks import SANITIZE
 
-from cases.lab.history import Column, provenance
-from cases.lab.run import Outcome
-from cases.lab.table import label_of
+from cases.lab.outcome import Outcome, label_of
+from cases.notebook.history import Column, provenance
+from cases.notebook.runner import SANITIZE
 
 
 def sanitized(text):

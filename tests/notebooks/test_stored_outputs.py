@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import notebook_checks
 import pytest
-import run_notebooks
 from conftest import write_notebook
-from run_notebooks import Job
+
+from cases.notebook import runner
+from cases.notebook.runner import Job
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -36,7 +37,7 @@ WARN = "import warnings\nwarnings.warn('mind the dtype')"
 
 def test_a_warning_is_stored_without_its_process_id(tmp_path):
     path = write_notebook(tmp_path / "warns.ipynb", WARN)
-    assert run_notebooks.refresh(Job(path), tmp_path).ok
+    assert runner.refresh(Job(path), tmp_path).ok
     assert "<cell>:2: UserWarning: mind the dtype" in path.read_text(encoding="utf-8")
     differs, said = notebook_checks.compare(path)
     assert not differs, said
@@ -44,10 +45,10 @@ def test_a_warning_is_stored_without_its_process_id(tmp_path):
 
 def test_what_is_sanitised():
     rules = configparser.ConfigParser(interpolation=None)
-    rules.read(run_notebooks.SANITIZE, encoding="utf-8")
+    rules.read(runner.SANITIZE, encoding="utf-8")
     rule, instead = next((rules[name]["regex"], rules[name]["replace"])
                          for name in rules.sections() if "process id" in name)
-    assert (rule, instead) == (run_notebooks.CELL_FILE, "<cell>")
+    assert (rule, instead) == (runner.CELL_FILE, "<cell>")
     for path in ("/tmp/ipykernel_1234/757532748.py", r"C:\Temp\ipykernel_12\7.py"):
         assert re.sub(rule, instead, f"{path}:2: UserWarning: x") == "<cell>:2: UserWarning: x"
     for name in rules.sections():

@@ -3,7 +3,7 @@
     try:
         model(batch)
     except Exception as error:
-        print(cases.autopsy(error))
+        print(halftruths.autopsy(error))
 
 Which module and which op failed, which operand is the odd one, the road of its dtype back to
 where it came in, the cure at that place and what it costs. Nothing is hooked and nothing is run
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cases.lab import values
-from cases.lab.diagnosis import Reader, message_of
-from cases.lab.explain import notebook
+from ..messages.reader import notebook
+from . import values
+from .kinds import Reader, message_of
 
 LONGEST = 500  # characters of a message that are shown
 
@@ -131,7 +131,7 @@ def autopsy(error):
     """
     if not values.is_a(error, BaseException):
         return Autopsy({"type": "nothing to read", "message": "no exception"},
-                       said="Give it an exception that was caught: cases.autopsy(error).")
+                       said="Give it an exception that was caught: halftruths.autopsy(error).")
     name = type.__dict__["__name__"].__get__(type(error))
     result = Autopsy({"type": name, "message": shortened(message_of(error))})
     collecting = gc.isenabled()

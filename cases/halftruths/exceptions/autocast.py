@@ -5,10 +5,10 @@ import types
 
 import torch
 
-from cases.lab import frames, values
-from cases.lab.functions import Function
-from cases.lab.source import own_nodes
-from cases.lab.values import MISSING, is_a, is_torch, module_name, mro
+from . import frames, values
+from .bindings import own_nodes
+from .functions import Function
+from .values import MISSING, is_a, is_torch, module_name, mro
 
 # What autocast runs in its low dtype, of the functions and modules that people call.
 LOWERED = set("linear conv1d conv2d conv3d convtranspose1d convtranspose2d matmul mm bmm addmm "

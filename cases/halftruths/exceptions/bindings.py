@@ -6,7 +6,7 @@ Only the ast is looked at here, and answers are kept on its nodes.
 import ast
 from dataclasses import dataclass
 
-from cases.lab import frames
+from . import frames
 
 ANY = "*"  # a pick: some entry of what is gone over, which one is not known
 

@@ -5,14 +5,14 @@ import types
 
 import torch
 
-from cases.lab import values, where
-from cases.lab.source import text
-from cases.lab.values import MISSING, is_a, is_numpy
+from . import failures, values
+from .bindings import text
+from .values import MISSING, is_a, is_numpy
 
 CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16,
          "double": torch.float64, "long": torch.int64, "int": torch.int32, "short": torch.int16,
          "char": torch.int8, "byte": torch.uint8, "bool": torch.bool}
-KEEPS = set(where.VIEWS) | set(
+KEEPS = set(failures.VIEWS) | set(
     "clone requires_grad_ pin_memory masked_fill "
     "masked_select index_select gather repeat repeat_interleave expand_as view_as reshape_as chunk "
     "split unbind narrow roll flip tril triu clamp clamp_ relu relu_ sigmoid tanh softmax "
@@ -57,7 +57,7 @@ def keyword_of(node, name):
 
 def cast_of(node, site):
     """The dtype that a call casts to; MISSING if that is not known; None if it is no cast."""
-    called = where.operation(node)
+    called = failures.operation(node)
     dtype = keyword_of(node, "dtype")
     if isinstance(node.func, ast.Attribute):
         if called in CASTS and not node.args and not node.keywords:

@@ -8,8 +8,8 @@ import ast
 import re
 import types
 
-from cases.lab import frames, values, where
-from cases.lab.origin import Function, own_nodes
+from . import failures, frames, values
+from .road import Function, own_nodes
 
 LINE = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
@@ -22,14 +22,15 @@ def failing(sites):
         return None
     trace = lines_of(graph)
     caller = next((site for site in reversed(sites[:sites.index(graph)]) if site.mine), None)
-    operands = list(where.operands_of(busy, graph))
+    operands = list(failures.operands_of(busy, graph))
     if not trace or caller is None or not operands:
         return None
     site = at_line(caller, trace)
     call = called_at(site)
     root, path, module = holder(sites, operands)
     operands = list(named(operands, call, module))
-    return where.Failure(site, call or busy, operands, module, path, root, where.operation(busy))
+    return failures.Failure(site, call or busy, operands, module, path, root,
+                            failures.operation(busy))
 
 
 def lines_of(graph):
@@ -93,7 +94,7 @@ def named(operands, call, module):
     """Yield the operands by the names of a layer, and the nodes of the call in the source."""
     own = {id(tensor): name for name, tensor in values.own_tensors(module)} if module is not None \
         else {}
-    given = iter([part for _, part in where.arguments_of(call)
+    given = iter([part for _, part in failures.arguments_of(call)
                   if part is not getattr(call.func, "value", None)] if call is not None else ())
     for operand in operands:
         if id(operand.tensor) in own:

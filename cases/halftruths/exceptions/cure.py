@@ -5,11 +5,11 @@ import linecache
 
 import torch
 
-from cases.lab import frames, values, where
-from cases.lab.calls import CREATES, LIKE, SEVERAL, keyword_of
-from cases.lab.case import dtype_name
-from cases.lab.functions import Function
-from cases.lab.source import bindings, own_nodes, text
+from ..dtypes import dtype_name
+from . import failures, frames, values
+from .bindings import bindings, own_nodes, text
+from .calls import CREATES, LIKE, SEVERAL, keyword_of
+from .functions import Function
 
 LONGEST = 4_000  # characters of a statement that is shown changed
 REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
@@ -81,7 +81,7 @@ def cast(site, node, dtype, quantised=False):
     if quantised:
         return f"{found}.dequantize()" + ("" if dtype == torch.float32 else f".to({written})")
     if isinstance(node, ast.Call):
-        called = where.operation(node)
+        called = failures.operation(node)
         given = keyword_of(node, "dtype")
         if called in (CREATES | LIKE) - {"from_numpy"} and given is not None:
             shorter = source_of(site, given)
@@ -96,9 +96,9 @@ def cast(site, node, dtype, quantised=False):
 def recast(site, node, dtype):
     """The text of a cast, to another dtype."""
     written = dtype_text(site, dtype)
-    if isinstance(node.func, ast.Attribute) and where.operation(node) != "type_as":
+    if isinstance(node.func, ast.Attribute) and failures.operation(node) != "type_as":
         inner = source_of(site, node.func.value)
-        if where.operation(node) in ("to", "type"):
+        if failures.operation(node) in ("to", "type"):
             for part in [*node.args, *(k.value for k in node.keywords)]:
                 value = values.look_up(part, site)
                 if isinstance(value, torch.dtype) or text(part).endswith(".dtype"):
@@ -135,7 +135,7 @@ def along(trail, failure, odd, home, whole=False):
         return change(failure.site, [(part, cast(failure.site, part, home))
                                      for part in alike or [odd]])
     is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not values.is_module(
-        values.look_up(node.func, entry.site)) and where.operation(node) not in REDUCES
+        values.look_up(node.func, entry.site)) and failures.operation(node) not in REDUCES
     if is_cast and not isinstance(entry.site, Function):
         return change(entry.site, [(node, recast(entry.site, node, home))])
     wanted = first and trail.how == "made" and isinstance(node, ast.Call) and chosen(node)
@@ -164,7 +164,7 @@ def along(trail, failure, odd, home, whole=False):
 def bound_once(odd, failure):
     """What a name was bound to, where it is read again further down: cast there, once."""
     source, line = frames.scope(failure.site), failure.site.line
-    name = where.base_name(odd)
+    name = failures.base_name(odd)
     if source is None or not isinstance(name, ast.Name):
         return None
     again = any(isinstance(node, ast.Name) and node.id == name.id and node.lineno > line
@@ -183,7 +183,7 @@ def on_line(failure):
 
 def dtype_of(node, site):
     value = values.look_up(node, site)
-    return where.dtype_of(value) if values.is_tensor(value) else None
+    return failures.dtype_of(value) if values.is_tensor(value) else None
 
 
 def is_quantised(dtype):
@@ -192,7 +192,7 @@ def is_quantised(dtype):
 
 def chosen(node):
     """True for a creation whose dtype is written down: someone wanted it, for positions say."""
-    return where.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
+    return failures.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
 
 
 def piece_of(step, node, name):
@@ -201,7 +201,7 @@ def piece_of(step, node, name):
     if inside or not hasattr(node, "lineno"):
         return None
     if isinstance(node, ast.Call):
-        if where.operation(node) in SEVERAL:
+        if failures.operation(node) in SEVERAL:
             return None
         parts = [part for part in all_parts(node) if text(part) == name]
         if any(values.look_up(part, step.site) is not values.MISSING and not values.is_tensor(
@@ -236,9 +236,9 @@ def price(dtype, home, made=False):
     """What a cast costs, in words; or that a tensor is made in another dtype at once."""
     if made and home.is_floating_point:
         return f"its numbers have {DIGITS.get(home, 'other digits')}"
-    if not where.is_floating(home):
+    if not failures.is_floating(home):
         return "a copy; a fraction is cut off, so check that there are none"
-    if where.is_floating(dtype) and (torch.finfo(dtype).bits > torch.finfo(home).bits
+    if failures.is_floating(dtype) and (torch.finfo(dtype).bits > torch.finfo(home).bits
                                     or (dtype, home) == (torch.float16, torch.bfloat16)):
         digits = f" ({DIGITS[home]})" if home in DIGITS else ""
         return f"a copy, and one rounding to {dtype_name(home)}{digits}"

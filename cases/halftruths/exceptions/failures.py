@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from cases.lab import frames, values
-from cases.lab.case import dtype_name
+from ..dtypes import dtype_name
+from . import frames, values
 
 OPERATORS = {ast.MatMult: "matmul", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div",
              ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",

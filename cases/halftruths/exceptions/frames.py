@@ -14,13 +14,10 @@ import threading
 import traceback
 from pathlib import Path
 
-from cases.lab import values
-from cases.lab.base import ROOT
-from cases.lab.values import is_a, is_module
+from . import values
+from .values import is_a, is_module
 
 OUTER, INNER = 50, 150  # frames of a long traceback that are read
-
-
 CHAIN = 10  # exceptions of a chain that are looked at
 WHOLE = 5_000  # lines of a file that is parsed whole
 ELSEWHERE = tuple(
@@ -343,7 +340,7 @@ def show_file(filename):
         return filename
     try:
         path = Path(filename).absolute()
-        places = [Path.cwd(), ROOT, *(Path(entry or ".").absolute() for entry in sys.path
+        places = [Path.cwd(), *(Path(entry or ".").absolute() for entry in sys.path
                                       if type(entry) is str and "\0" not in entry)]
     except (OSError, ValueError):  # the folder that was worked in is gone
         return Path(filename).name

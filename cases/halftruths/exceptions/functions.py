@@ -2,9 +2,9 @@
 
 import ast
 
-from cases.lab import frames
-from cases.lab.source import own_nodes, positional
-from cases.lab.values import MISSING
+from . import frames
+from .bindings import own_nodes, positional
+from .values import MISSING
 
 
 class Function(frames.Site):

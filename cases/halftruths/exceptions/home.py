@@ -4,10 +4,10 @@ import ast
 
 import torch
 
-from cases.lab import frames, values, where
-from cases.lab.calls import cast_of
-from cases.lab.case import dtype_name
-from cases.lab.source import own_nodes
+from ..dtypes import dtype_name
+from . import failures, frames, values
+from .bindings import own_nodes
+from .calls import cast_of
 
 INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
 
@@ -85,8 +85,9 @@ class Household:
                        for name, value in site.locals.items()
                        for _, t in values.tensors_in(value, name)}.values()
         for tensor in tensors:
-            if where.is_floating(tensor.dtype):
-                size, dtype = where.size_of(tensor) if root is not None else 1, real(tensor.dtype)
+            if failures.is_floating(tensor.dtype):
+                size = failures.size_of(tensor) if root is not None else 1
+                dtype = real(tensor.dtype)
                 elements[dtype] = elements.get(dtype, 0) + size
                 pieces[dtype] = pieces.get(dtype, 0) + 1
         self.census = census(elements, root is not None)
@@ -101,7 +102,7 @@ class Household:
                 if not values.is_module(value) or id(value) in seen:
                     continue
                 seen.update(id(module) for _, module in values.walk(value))
-                count = sum(where.parameters_of(value).values())
+                count = sum(failures.parameters_of(value).values())
                 if count > most:
                     best, most = value, count
         return best

@@ -6,12 +6,12 @@ import re
 
 import torch
 
-from cases.lab import calls, compiled, cure, elsewhere, frames, origin, values, where
-from cases.lab.autocast import autocast_around
-from cases.lab.case import dtype_name
-from cases.lab.household import INTO, Household
-from cases.lab.messages import dtypes_in
-from cases.lab.source import branch, own_nodes, statement_line, text
+from ..dtypes import dtype_name
+from ..messages.words import dtypes_in
+from . import calls, compiled, cure, failures, frames, road, values, workers
+from .autocast import autocast_around
+from .bindings import branch, own_nodes, statement_line, text
+from .home import INTO, Household
 
 ABOUT_DTYPES = re.compile(
     r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
@@ -109,8 +109,8 @@ class Reader:
         first = None
         for error in frames.chain(self.error):
             sites = frames.sites(error)
-            failure = (elsewhere.failing(sites, message_of(error)) or compiled.failing(sites)
-                       or where.failing(sites))
+            failure = (workers.failing(sites, message_of(error)) or compiled.failing(sites)
+                       or failures.failing(sites))
             first = first or (sites, None)
             if failure is not None:
                 self.message = message_of(error)
@@ -124,7 +124,7 @@ class Reader:
         node = frames.working(site) if site is not failure.site else None
         if site.mine and isinstance(node, ast.Call) and values.is_torch(
                 values.look_up(node.func, site)):
-            return where.Failure(site, node, [], *where.module_of(sites))
+            return failures.Failure(site, node, [], *failures.module_of(sites))
         return failure
 
     @property
@@ -135,7 +135,7 @@ class Reader:
         return self._house
 
     def to_where(self):
-        self.result.where = where.to_json(self.failure)
+        self.result.where = failures.to_json(self.failure)
         for told, (_, tensor, *_) in zip(self.result.where["operands"], self.failure.operands,
                                          strict=True):
             if tensor is None:
@@ -168,7 +168,7 @@ class Reader:
         site = next((s for s in reversed(self.sites) if s.mine), None)
         node = frames.working(site) if site is not None else None
         if isinstance(node, ast.Call):
-            self.result.where = {"module": None, "op": where.operation(node), "operands": [],
+            self.result.where = {"module": None, "op": failures.operation(node), "operands": [],
                                  "origin": None}
 
     def half_weights(self):
@@ -177,16 +177,16 @@ class Reader:
         tensor = self.sites[-1].locals.get("param") if self.sites else None
         if failure is None or not values.is_tensor(tensor):
             return
-        odd = where.Operand("param", tensor, failure.node, tensor.dtype)
+        odd = failures.Operand("param", tensor, failure.node, tensor.dtype)
         result.odd = {"name": odd.name, "dtype": "float16"}
         made = self.house.made(odd.tensor, torch.float16)
         if made is None:
             return
         site, node = made
-        here = origin.Step(failure.site, failure.site.line, failure.node, odd.name)
+        here = road.Step(failure.site, failure.site.line, failure.node, odd.name)
         result.road = [self.station(step.site, step.line, step.name, torch.float16,
                                     step.how)
-                       for step in (origin.Step(site, node.lineno, node, text(node), "parameter"),
+                       for step in (road.Step(site, node.lineno, node, text(node), "parameter"),
                                     here)]
         change = cure.change(site, [(node, cure.source_of(site, node.func.value))])
         if change:
@@ -223,7 +223,7 @@ class Reader:
         result.said = (f"A number is written into a {told} tensor that is larger than any number "
                        "of that dtype.")
         result.case, result.sure = "cpu_half", True
-        number = next((part for _, part in reversed(where.arguments_of(failure.node))
+        number = next((part for _, part in reversed(failures.arguments_of(failure.node))
                        if is_number(part, failure.site)), None)
         if number is not None and dtype is not None and failure.site.mine:
             value = values.look_up(number, failure.site)
@@ -295,7 +295,7 @@ class Reader:
             result.case = "cpu_half"
         self.tell(odd, torch.float32, known=True, cure_it=False)
         if failure.op in calls.SEVERAL:
-            trail = origin.trace(failure, odd)
+            trail = road.trace(failure, odd)
             change = cure.along(trail, failure, odd.node, torch.float32, whole=True)
             result.cure = change and {**change, "costs": cure.price(dtype, torch.float32)}
         else:
@@ -340,7 +340,7 @@ class Reader:
         if not edits:
             return None
         costs = "two casts, and twice the memory while it runs; its result is rounded again"
-        if module is not None and where.parameters_of(module):
+        if module is not None and failures.parameters_of(module):
             edits.append((node.func, f"{cure.source_of(site, node.func)}.float()"))
             costs = "the layer's weights become float32 for good, at twice the memory, and " + costs
         back = f".to({cure.dtype_text(site, dtype)})" if dtype.is_floating_point else ""
@@ -349,7 +349,7 @@ class Reader:
 
     def is_of(self, part, site, dtype, guess):
         """True for a node that stands for a tensor of a dtype; an expression is one by `guess`."""
-        value = values.look_up(where.base_name(part) or part, site)
+        value = values.look_up(failures.base_name(part) or part, site)
         if values.is_tensor(value):
             return value.dtype == dtype
         return guess and isinstance(part, (ast.Call, ast.BinOp))
@@ -408,7 +408,7 @@ class Reader:
                                     "torch.autograd.set_detect_anomaly(True): it prints that line.")
             return True
         site, node, line, operands, module, path = found
-        self.failure = where.Failure(site, node, operands, module, path, self.failure.root)
+        self.failure = failures.Failure(site, node, operands, module, path, self.failure.root)
         self.to_where()
         at = f"{frames.show_file(site.filename)}:{line}"
         self.result.said += f" It is {self.failure.op}, at {at}."
@@ -416,7 +416,7 @@ class Reader:
 
     def forward_of(self, node, site, line):
         """Follow a loss back to the first expression whose floating operands disagree."""
-        tracker = origin.Tracker(None)
+        tracker = road.Tracker(None)
         for _ in range(20):
             if isinstance(node, ast.Name):
                 bound = tracker.binding(node.id, site, line)
@@ -426,18 +426,18 @@ class Reader:
                 continue
             if not isinstance(node, (ast.Call, ast.BinOp)):
                 return None
-            operands = list(where.operands_of(node, site))
+            operands = list(failures.operands_of(node, site))
             module = values.look_up(node.func, site) if isinstance(node, ast.Call) else None
-            floats = {o.dtype for o in operands if where.is_floating(o.dtype)}
+            floats = {o.dtype for o in operands if failures.is_floating(o.dtype)}
             if len(floats) > 1 and isinstance(node, ast.Call) and not values.is_torch(
                     type(module) if values.is_module(module) else module):
                 return None  # a function of the reader's own: its lines are over
             if len(floats) > 1:
                 if values.is_module(module):
-                    path = where.path_of(self.sites, module)[0]
+                    path = failures.path_of(self.sites, module)[0]
                     return site, node, line, operands, module, path
                 return site, node, line, operands, None, None
-            parts = [part for _, part in where.arguments_of(node)]
+            parts = [part for _, part in failures.arguments_of(node)]
             calls = [p for p in parts if isinstance(p, (ast.Call, ast.BinOp, ast.Name))
                      and not values.is_a(values.look_up(p, site), (int, float))
                      and not values.is_torch(values.look_up(p, site))]
@@ -453,7 +453,7 @@ class Reader:
                 continue
             places.setdefault(str(tensor.device), []).append((name, tensor))
         # A tensor of no dimension on the CPU may meet any device.
-        hidden = len(places) > 1 and any(where.shape_of(tensor)
+        hidden = len(places) > 1 and any(failures.shape_of(tensor)
                                          for _, tensor in places.get("cpu", ()))
         said = "same device" in self.message
         if not (hidden or said):
@@ -499,7 +499,7 @@ class Reader:
         if NOT_DTYPES.search(self.message) or not ABOUT_DTYPES.search(self.message):
             return False
         floats = [o for o in failure.operands
-                  if where.is_floating(o.dtype) or cure.is_quantised(o.dtype)]
+                  if failures.is_floating(o.dtype) or cure.is_quantised(o.dtype)]
         if len({o.dtype for o in floats}) == 1 and (plain := self.no_float()) is not None:
             home = floats[0].dtype
             result.said = f"{failure.op} met {dtype_name(plain.dtype)} in `{plain.name}`."
@@ -542,14 +542,14 @@ class Reader:
         if seen not in named or len(others) != 1 or isinstance(node, ast.Pass):
             return floats
         held = {id(operand.node) for operand in self.failure.operands}
-        unseen = [part for _, part in where.arguments_of(node) if id(part) not in held
+        unseen = [part for _, part in failures.arguments_of(node) if id(part) not in held
                   and (isinstance(part, (ast.Call, ast.BinOp, ast.Starred)) or values.look_up(
-                      where.base_name(part) or part, site) is values.MISSING)
+                      failures.base_name(part) or part, site) is values.MISSING)
                   and not values.is_torch(values.look_up(part, site))]
         if not unseen:
             return floats
         name = text(unseen[0]).replace("self.", "", 1)
-        return [*floats, where.Operand(name, None, unseen[0], others[0])]
+        return [*floats, failures.Operand(name, None, unseen[0], others[0])]
 
     def no_dtype(self):
         dtypes = self.dtypes()
@@ -566,7 +566,7 @@ class Reader:
     # --- what all kinds share -------------------------------------------------------------
 
     def dtypes(self):
-        return {o.dtype for o in self.failure.operands if where.is_floating(o.dtype)}
+        return {o.dtype for o in self.failure.operands if failures.is_floating(o.dtype)}
 
     def told(self, dtypes):
         return " and ".join(sorted(dtype_name(dtype) for dtype in dtypes)) or "no floats"
@@ -576,7 +576,7 @@ class Reader:
         name, tensor, node, dtype = odd
         result, failure = self.result, self.failure
         result.odd = {"name": name, "dtype": dtype_name(dtype)}
-        trail = origin.trace(failure, odd, line)
+        trail = road.trace(failure, odd, line)
         steps = self.weights_road(tensor, trail)
         for step in steps:
             told = self.station(step.site, step.line, step.name, dtype, step.how)
@@ -640,7 +640,7 @@ class Reader:
         if made is None:
             return trail.steps
         site, node = made
-        return [origin.Step(site, node.lineno, node, text(node), "parameter"), *trail.steps]
+        return [road.Step(site, node.lineno, node, text(node), "parameter"), *trail.steps]
 
     def is_own_weight(self, tensor):
         module = self.failure.module
@@ -664,7 +664,7 @@ class Reader:
             mine = cure_line(site, outermost_loop(site, made[1].lineno if made else 0))
             change = mine and cure.change(
                 site, [mine], f"{python_path(named, part)}.to({cure.dtype_text(site, home)})")
-            count = sum(where.size_of(tensor) for _, tensor in left)
+            count = sum(failures.size_of(tensor) for _, tensor in left)
             return change and {**change, "costs": f"{count:,} weights become {dtype_name(home)} "
                                "for good, and are trained in it; an optimizer made before keeps "
                                "its state in the old dtype"}
@@ -678,7 +678,7 @@ class Reader:
     def users_line(self):
         """The innermost Site of the reader's own code, and its line; None without one."""
         for site in reversed(self.sites):
-            if site.mine and not where.is_machinery(site):
+            if site.mine and not failures.is_machinery(site):
                 return site, site.line
         return None
 

@@ -9,22 +9,9 @@ import types
 
 import torch
 
-from cases.lab import frames, values, where
-from cases.lab.autocast import LOWERED, autocast_around
-from cases.lab.calls import (
-    CREATES,
-    INTEGERS,
-    JOINS,
-    KEEPS,
-    LIKE,
-    cast_of,
-    dtype_value,
-    is_fraction,
-    keyword_of,
-    receiver_of,
-)
-from cases.lab.functions import Function
-from cases.lab.source import (
+from . import failures, frames, values
+from .autocast import LOWERED, autocast_around
+from .bindings import (
     Binding,
     as_call,
     bindings,
@@ -43,7 +30,20 @@ from cases.lab.source import (
     statement_line,
     text,
 )
-from cases.lab.values import MISSING, is_a, is_numpy, is_torch, module_name
+from .calls import (
+    CREATES,
+    INTEGERS,
+    JOINS,
+    KEEPS,
+    LIKE,
+    cast_of,
+    dtype_value,
+    is_fraction,
+    keyword_of,
+    receiver_of,
+)
+from .functions import Function
+from .values import MISSING, is_a, is_numpy, is_torch, module_name
 
 DEPTH = 12  # how deep a question goes
 
@@ -208,7 +208,7 @@ class Past:
 
     def from_numpy(self, node, site, line):
         """True for a tensor that is made of a NumPy array, and takes its dtype."""
-        if where.operation(node) == "from_numpy":
+        if failures.operation(node) == "from_numpy":
             return True
         if not node.args or keyword_of(node, "dtype") is not None:
             return False
@@ -415,7 +415,7 @@ class Past:
         for number, part in enumerate(call.args):
             if isinstance(part, ast.Starred):
                 value = values.item(self.value_at(part.value, caller, line), place - number)
-                return values.is_tensor(value) and where.dtype_of(value) or None
+                return values.is_tensor(value) and failures.dtype_of(value) or None
             if number == place:
                 return self.dtype_at(part, caller, line, depth)
         for keyword in call.keywords:
@@ -427,11 +427,11 @@ class Past:
         target = cast_of(node, site)
         if target is not None:
             return None if target is MISSING else target
-        called = where.operation(node)
+        called = failures.operation(node)
         receiver = receiver_of(node, site)
         callee = values.look_up(node.func, site)
         if values.is_module(callee):
-            dtypes = where.parameters_of(callee)
+            dtypes = failures.parameters_of(callee)
             region = autocast_around(site, line)
             if region and region["enabled"] and dtypes and \
                     type(callee).__name__.lower() in LOWERED:

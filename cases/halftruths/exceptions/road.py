@@ -11,21 +11,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cases.lab import frames, values, where
-from cases.lab.calls import (
-    CREATES,
-    JOINS,
-    KEEPS,
-    LIKE,
-    LOADS,
-    cast_of,
-    keyword_of,
-    receiver_of,
-)
-from cases.lab.case import dtype_name
-from cases.lab.functions import Function, left_over
-from cases.lab.past import DEPTH, Past
-from cases.lab.source import (
+from ..dtypes import dtype_name
+from . import failures, frames, values
+from .bindings import (
     ANY,
     as_call,
     bindings,
@@ -44,7 +32,10 @@ from cases.lab.source import (
     statement_line,
     text,
 )
-from cases.lab.values import MISSING, is_a, is_numpy, is_torch, module_name, mro, space_of
+from .calls import CREATES, JOINS, KEEPS, LIKE, LOADS, cast_of, keyword_of, receiver_of
+from .functions import Function, left_over
+from .past import DEPTH, Past
+from .values import MISSING, is_a, is_numpy, is_torch, module_name, mro, space_of
 
 STEPS = 80  # of one road
 
@@ -150,8 +141,8 @@ class Tracker(Past):
         if not isinstance(node, ast.Name) or pick:
             return False
         value = self.value_at(node, site, line)
-        return values.is_tensor(value) and where.dtype_of(value) != self.dtype and \
-            where.is_floating(where.dtype_of(value)) and where.is_floating(self.dtype)
+        return values.is_tensor(value) and failures.dtype_of(value) != self.dtype and \
+            failures.is_floating(failures.dtype_of(value)) and failures.is_floating(self.dtype)
 
     def readers_name(self, node, site, line, pick):
         """Go straight to a function of the reader's own that has a name for the same tensor."""
@@ -202,7 +193,7 @@ class Tracker(Past):
     def likely(self, options, site, line):
         """The node that is of the odd dtype, of several; the first, with a doubt, if unclear."""
         fitting = [node for node in options if self.dtype_at(node, site, line) == self.dtype]
-        alike = {text(where.base_name(node) or node) for node in options}
+        alike = {text(failures.base_name(node) or node) for node in options}
         if len(fitting) != 1 and len(alike) > 1:
             self.doubt(f"line {line} of {frames.show_file(site.filename)} may take either branch")
         return (fitting or options)[0]
@@ -551,7 +542,7 @@ class Tracker(Past):
         return node.value, site, line, (key, *pick)
 
     def back_call(self, node, site, line, pick):
-        called = where.operation(node)
+        called = failures.operation(node)
         receiver = receiver_of(node, site)
         target = cast_of(node, site)
         if called.startswith("quantize_per"):
@@ -676,17 +667,17 @@ class Tracker(Past):
     def back_module(self, module, node, site, line, pick):
         """A module's result: of its parameters' dtype, of autocast's, or of what it was given."""
         inputs = [part for part in node.args] + [k.value for k in node.keywords]
-        dtypes = where.parameters_of(module)
+        dtypes = failures.parameters_of(module)
         if is_torch(type(module)) and self.autocasts(site, line, type(module).__name__) and dtypes:
             return self.end("cast", node, site, line)
         children = list(values.held(module, "_modules").items())
         if type(module) is torch.nn.Sequential and children:
             for name, child in reversed(children):
-                if where.parameters_of(child):
+                if failures.parameters_of(child):
                     inner = ast.Attribute(node.func, name)
                     if not is_torch(type(child)):
                         return self.back_forward(child, node, site, line, pick)
-                    if self.dtype in where.parameters_of(child):
+                    if self.dtype in failures.parameters_of(child):
                         return self.parameter(child, inner, site, line, node)
         elif not is_torch(type(module)):
             return self.back_forward(module, node, site, line, pick)
@@ -719,7 +710,7 @@ class Tracker(Past):
 
     def add(self, site, line, node, name, how="", inside=False):
         """Note a station; a second one of the same line only adds how."""
-        if where.is_machinery(site):
+        if failures.is_machinery(site):
             return
         line = getattr(node, "lineno", line) if line == float("inf") else line
         steps = self.trail.steps

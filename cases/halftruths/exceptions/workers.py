@@ -6,7 +6,7 @@ in the message. The file is still here, and where the object at work is, too, so
 
 import re
 
-from cases.lab import frames, values, where
+from . import failures, frames, values
 
 LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -22,8 +22,8 @@ def failing(sites, message):
             continue
         site.source = function
         node = frames.working(site)
-        operands = list(where.operands_of(node, site)) if node is not None else []
-        return where.Failure(site, node, operands, None, None, None) if operands else None
+        operands = list(failures.operands_of(node, site)) if node is not None else []
+        return failures.Failure(site, node, operands, None, None, None) if operands else None
     return None
 
 

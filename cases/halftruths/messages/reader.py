@@ -1,6 +1,6 @@
 """The message reader: what a pasted error about dtypes means, and what cures it.
 
-    from cases.lab.explain import explain
+    from .reader import explain
     print(explain("RuntimeError: expected scalar type Half but found Float"))
 
 Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
@@ -16,10 +16,13 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-from cases.lab.base import FORMAT, ROOT, BadInput, OneLineParser, obey, read_toml, spans
-from cases.lab.messages import plain
+from ..base import BadInput, OneLineParser, obey, read_toml, spans
+from .words import plain
 
+ROOT = Path(__file__).resolve().parents[3]
+FORMAT = 2
 LIMIT = 1_000_000  # bytes; more is a log, not a message
 AROUND = 20_000  # characters at the end of a long text without exceptions that are read
 FRAMES = 2_000  # characters before an exception, its innermost frames, that may tell its kind
@@ -346,7 +349,7 @@ def exceptions(text):
 @functools.cache
 def rules():
     """Return the rules, a list of dicts, their patterns compiled."""
-    found = read_toml(ROOT / "cases" / "lab" / "rules.toml")["rule"]
+    found = read_toml(Path(__file__).with_name("rules.toml"))["rule"]
     for rule in found:
         for key in ("says", "may_say", "symptoms", "with"):
             rule[key] = [pattern(text) for text in rule.get(key, ())]

@@ -1,0 +1,1 @@
+"""Reads an exception: `answer.autopsy` is the way in."""

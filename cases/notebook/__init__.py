@@ -1,0 +1,1 @@
+"""What a cell shows, and what runs the notebooks: the only folder that needs Jupyter."""
