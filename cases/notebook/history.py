@@ -158,7 +158,7 @@ def columns(case):
 
 
 def provenance(columns):
-    """Which columns were run just now, in a sentence; tests/sanitize.cfg knows it."""
+    """Which columns were run just now, in a sentence; notebook/sanitize.cfg knows it."""
     live = ", ".join(column.head for column in columns if column.live)
     return f"Live here: {live}; the others are recorded."
 

@@ -1,6 +1,7 @@
 """Another interpreter: started once, asked often; its death is one clear line."""
 
 import json
+import os
 import threading
 
 import pytest
@@ -130,8 +131,8 @@ def loud():
     return {"said": "quietly"}
 
 
-OWN = {"LD_LIBRARY_PATH": "/no/libraries", "VIRTUAL_ENV": "/no/venv", "PYTHONSTARTUP": "/no/file.py",
-       "PYTHONUSERBASE": "/no/base", "PYTHONWARNINGS": "ignore", "OF_ITS_OWN": "1"}
+OWN = {"LD_LIBRARY_PATH": "/no/libraries", "VIRTUAL_ENV": "/no/venv", "PYTHONUSERBASE": "/no/base",
+       "PYTHONSTARTUP": "/no/file.py", "PYTHONWARNINGS": "ignore", "OF_ITS_OWN": "1"}
 
 
 @needs_main
@@ -156,5 +157,6 @@ def test_a_worker_of_a_worker_gets_the_readers_shell(start, monkeypatch):
 @pytest.mark.skipif(not torches.is_live("torch-1.13"), reason="torch-1.13 is not live here")
 def test_the_oldest_torch_hands_its_libraries_to_no_other():
     arguments = [MAIN, "os:getenv", "LD_LIBRARY_PATH"]
-    assert torches.call("torch-1.13", "cases.lab.torches:call", *arguments) is None
+    seen = torches.call("torch-1.13", "cases.lab.torches:call", *arguments)
+    assert seen == os.environ.get("LD_LIBRARY_PATH")
     torches.close("torch-1.13")
