@@ -100,7 +100,7 @@ def test_pip_failing_is_one_line_that_names_the_log(create, monkeypatch, capsys)
 def test_without_the_venv_module_it_says_what_to_install(create, monkeypatch):
     pretend(monkeypatch, create, ("import ensurepip", False, "No module named ensurepip"))
     with pytest.raises(create.Stop, match="apt-get install python3-venv"):
-        create.make_venv(create.ROOT / ".venv")
+        create.make_venv(create.ROOT / ".venv", sys.executable)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,14 @@ def test_only_a_cpu_build_is_taken_from_the_cpu_index(create, monkeypatch, machi
 
 
 def test_no_older_torch_is_a_line_and_no_failure(create, monkeypatch, capsys):
-    def never(torch_id):
+    def never(torch_id, unpack):
         raise create.Unavailable(f"no {torch_id} today")
 
     monkeypatch.setattr(create, "make_main", lambda cuda: None)
     monkeypatch.setattr(create, "make_older", never)
     assert create.main([]) == 0
     assert "recorded evidence" in capsys.readouterr().out
-    monkeypatch.setattr(create, "make_older", lambda torch_id: pytest.fail("tried again"))
+    monkeypatch.setattr(create, "make_older", lambda *ids, **how: pytest.fail("tried again"))
     assert create.main([]) == 0
     assert "as before" in capsys.readouterr().out
 
@@ -203,7 +203,7 @@ def test_an_older_torch_asked_for_by_name_is_a_failure(create, monkeypatch, caps
 
 
 def test_what_interpreter_json_says(create, monkeypatch):
-    monkeypatch.setattr(create, "debian_torch", lambda home: (["/usr/bin/python3"], {}))
+    monkeypatch.setattr(create, "debian_torch", lambda home, unpack: (["/usr/bin/python3"], {}))
     version, torch = ("version_info", True, "3.11\n"), ("import torch", True, "torch=1.13.0a0\n")
     pretend(monkeypatch, create, version, torch)
     home = create.ROOT / ".torches" / "torch-1.13"
@@ -212,11 +212,12 @@ def test_what_interpreter_json_says(create, monkeypatch):
     assert made["id"] == "torch-1.13" and made["torch"] == "1.13.0a0"
     assert made["command"] == ["/usr/bin/python3"]
     assert made["env"] == {"PYTHONPATH": str(home / "site")}
-    assert sorted(path.name for path in home.iterdir()) == ["interpreter.json", "site"]
+    assert sorted(path.name for path in home.iterdir()) == [
+        "half_truths.json", "interpreter.json", "site"]
 
 
 def test_a_missing_transformers_leaves_torch_usable_and_is_tried_again(create, monkeypatch):
-    monkeypatch.setattr(create, "debian_torch", lambda home: (["/usr/bin/python3"], {}))
+    monkeypatch.setattr(create, "debian_torch", lambda home, unpack: (["/usr/bin/python3"], {}))
     pretend(
         monkeypatch, create, ("version_info", True, "3.11\n"), ("pip install", False, OFFLINE),
         ("import torch", True, "torch=1.13.0a0\n"),
@@ -302,6 +303,7 @@ def test_an_interrupted_make_leaves_nothing(create, monkeypatch, capsys):
 def test_what_a_killed_make_left_is_made_afresh(create, monkeypatch):
     half = create.ROOT / VENV / "lib" / "torch"
     half.mkdir(parents=True)
+    create.write_json(create.ROOT / VENV / create.MARK, {})
     linux(monkeypatch, create)
     create.make_older("torch-2.6")
     assert not half.exists() and create.read_json(create.ROOT / VENV / "interpreter.json")
