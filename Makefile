@@ -3,8 +3,8 @@ VENV := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python
 .PHONY: help env run test lab notebooks bench evidence check clean
 help: ## what can be made (this list)
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
-env: ## everything installed: .venv, and an older torch under .torches
-	@$(PYTHON) env/create.py
+env: ## everything installed: .venv, and an older torch under .torches; SETUP=--unpack
+	@$(PYTHON) env/create.py $(SETUP)
 run: env ## every notebook executed, as its reader would
 	$(VENV) -m cases.notebook.runner
 test: env ## all tests

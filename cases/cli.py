@@ -159,6 +159,10 @@ def do_check(args):
         except Missing as error:
             print(f"- {case.name}: not checked, {error}")
             continue
+        except RuntimeError as error:  # its interpreter died, or gave no answer
+            print(f"✗ {case.name} on {torch_id}: not checked, {error}")
+            found += 1
+            continue
         for line in lines:
             print(f"✗ {line}")
         found += len(lines)

@@ -14,7 +14,10 @@ file is written whole, and the next run does what is left.
 """
 
 import sys
+import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there under PYTHONSAFEPATH
 
 import create
 from tqdm import tqdm
@@ -59,12 +62,14 @@ def sweep(todo, folder, device, cuda, bar):
         was_here = torches.is_live(torch_id)
         try:
             if not was_here:
-                create.make_older(torch_id, cuda)
-            for case in chosen:
-                yield from record(case, torch_id, folder, device, bar)
+                create.make_older(torch_id, cuda)  # which leaves nothing, where it fails
         except (create.Stop, create.Unavailable) as reason:
             bar.update(sum(map(gate.sweep_size, chosen)))
             yield f"- {torch_id}: {reason}"
+            continue
+        try:
+            for case in chosen:
+                yield from record(case, torch_id, folder, device, bar)
         finally:
             if not was_here:
                 torches.close(torch_id)
@@ -109,6 +114,20 @@ def gather(folder, every):
             yield f"✓ {case.name}: {path.name}, recorded {found['date']} on {found['torch']}"
 
 
+def check_writable(folder):
+    """Raise BadInput unless files can be written in a folder, which is made if need be.
+
+    Tried before hours of recording, and not only asked: root may write, and a file system may not.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write in {folder} ({error.strerror}): name another folder with "
+                       "--out") from None
+
+
 def main(arguments):
     """Return the exit status: 0 all done that can be done here, 1 something failed."""
     parser = create.Parser(prog="env/evidence.py", description=__doc__.splitlines()[0])
@@ -139,6 +158,8 @@ def main(arguments):
     if not total:
         print("All evidence is up to date.")
         return 0
+    for case in sum(todo.values(), []):
+        check_writable(Path(given.out) if given.out else case.folder / "evidence")
     with tqdm(total=total, unit=" outcomes", dynamic_ncols=True, disable=None) as bar:
         for line in sweep(todo, given.out, given.device, given.cuda, bar):
             tqdm.write(line)
@@ -148,9 +169,11 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    create.listen()
     try:
         sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("env/evidence.py: stopped; run it again to do the rest")
+    except KeyboardInterrupt as signalled:
+        print("env/evidence.py: stopped; run it again to do the rest", file=sys.stderr)
+        sys.exit(128 + getattr(signalled, "number", 2))
     except (OSError, BadInput) as error:
         sys.exit(f"env/evidence.py: {error}")

@@ -12,11 +12,21 @@
 # PYTHON names another interpreter, CASES some of the cases. DEVICE=cpu is for trying the script
 # where there is no GPU.
 set -u
+if [ $# -gt 1 ] || [[ ${1:-} == -* ]]; then
+    echo "gpu_evidence.sh: takes one folder at most, such as: env/gpu_evidence.sh OUT" >&2
+    exit 2
+fi
+[ -z "${1:-}" ] || set -- "$(realpath -m -- "$1")"  # as seen from where it was called
 cd "$(dirname "$0")/.." || exit
 out=${1:-build/gpu}
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
 mkdir -p "$out" || exit
+if ! [ -w "$out" ]; then
+    echo "gpu_evidence.sh: cannot write in $out: name another folder" >&2
+    exit 1
+fi
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}  # PYTHONSAFEPATH would hide this folder
 
 every=$("$python" - "$device" << 'EOF'
 import sys
@@ -34,6 +44,13 @@ print(*cases.NAMES, "advice")
 EOF
 ) || exit 1
 
+stop() {
+    kill $(jobs -p) 2> /dev/null
+    echo "gpu_evidence.sh: stopped; what is whole in $out stays" >&2
+    exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
 began=$SECONDS failed=0 jobs=()
 for case in ${CASES:-$every}; do
     timeout 420 "$python" -m cases record "$case" --device "$device" --out "$out" \

@@ -5,8 +5,10 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -417,7 +419,378 @@ def test_torches_toml(create):
     assert torches["torch-2.13"]["version"] == pins("env/requirements.txt")["torch", None]
 
 
-@pytest.mark.skipif(not (ROOT / ".venv" / "half_truths.json").exists(), reason="made otherwise")
+# ------------------------------------------------------------------ what is not ours
+
+
+def listing(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("place, arguments", [
+    (".venv", []),
+    (".venv", ["--only", "main"]),
+    (".torches", ["torch-2.6"]),
+    (".torches", ["--remove", "torch-2.6"]),
+    (".torches/torch-2.6", ["torch-2.6"]),
+    (".torches/torch-2.6", ["--remove", "torch-2.6"]),
+])
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_link_is_refused_and_its_target_untouched(
+        create, monkeypatch, capsys, tmp_path_factory, place, arguments, broken):
+    target = tmp_path_factory.mktemp("elsewhere") / "target"
+    if not broken:
+        (target / "torch-2.6").mkdir(parents=True)
+        for folder in (target, target / "torch-2.6"):
+            (folder / "interpreter.json").write_text("{}")
+            (folder / create.MARK).write_text("{}")
+    before, link = listing(target), create.ROOT / place
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target)
+    linux(monkeypatch, create)
+    assert create.main(arguments) == 1
+    said = one_line(capsys)
+    assert f"{place} is a link, to " in said and "Remove the link" in said
+    assert listing(target) == before and link.is_symlink()
+
+
+@pytest.mark.parametrize("place, arguments", [
+    (".venv", []),
+    (".torches/torch-2.6", ["torch-2.6"]),
+    (".torches/torch-2.6", ["--remove", "torch-2.6"]),
+])
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_someone_else_made_stays(create, monkeypatch, capsys, place, arguments, kind):
+    stranger = create.ROOT / place
+    (stranger / "bin" if kind == "folder" else stranger.parent).mkdir(parents=True, exist_ok=True)
+    (stranger / "pyvenv.cfg" if kind == "folder" else stranger).write_text("home = /usr/bin\n")
+    before = listing(create.ROOT)
+    linux(monkeypatch, create)
+    assert create.main(arguments) == 1
+    assert "move it away or remove it, then run this again" in one_line(capsys)
+    assert [path for path in listing(create.ROOT) if path != "build"] == before
+
+
+def test_with_one_refused_none_is_removed(create, monkeypatch, capsys):
+    linux(monkeypatch, create)
+    create.make_older("torch-2.4")
+    (create.ROOT / VENV / "mine").mkdir(parents=True)
+    assert create.main(["--remove", "torch-2.4", "torch-2.6"]) == 1
+    assert (create.ROOT / ".torches" / "torch-2.4" / "interpreter.json").exists()
+
+
+# ------------------------------------------------------------------ another Python, damage, halves
+
+
+def main_made(create, monkeypatch, **mark):
+    """A .venv with a mark and a file in it; the commands that would make it are pretended."""
+    venv = create.ROOT / ".venv"
+    create.python_in(venv).parent.mkdir(parents=True)
+    create.python_in(venv).touch()
+    (venv / "old").touch()
+    made = {"root": str(create.ROOT), "stamp": "older", "cuda": False, **mark}
+    create.write_json(venv / create.MARK, made)
+    monkeypatch.setattr(create, "has_gpu", lambda: False)
+    monkeypatch.setattr(create, "link_project", lambda python: None)
+    usage = type("usage", (), {"free": 5e9})
+    monkeypatch.setattr(create.shutil, "disk_usage", lambda path: usage)
+    return venv
+
+
+HERE = ("python=", True, "python={}.{}\n".format(*sys.version_info[:2]))
+
+
+def anew(create, monkeypatch, capsys, *answers):
+    """Run it; return (was .venv emptied, what was said)."""
+    linux(monkeypatch, create, *answers)
+    assert create.main(["--only", "main"]) == 0
+    made = create.read_json(create.ROOT / ".venv" / create.MARK)
+    assert made["stamp"] == create.stamp(create.MAIN) and "busy" not in made
+    return not (create.ROOT / ".venv" / "old").exists(), capsys.readouterr().out
+
+
+def test_another_python_makes_venv_anew_and_says_so(create, monkeypatch, capsys):
+    main_made(create, monkeypatch, stamp=create.stamp(create.MAIN))
+    monkeypatch.setattr(create.sys, "version_info", (3, 13, 0))
+    emptied, said = anew(create, monkeypatch, capsys, ("python=", True, "python=3.11\n"))
+    assert emptied and "it has Python 3.11, and this is Python 3.13" in said
+
+
+def test_the_stamp_knows_the_python(create, monkeypatch):
+    monkeypatch.setattr(create.sys, "version_info", (3, 11, 2))
+    before, older = create.stamp(create.MAIN), create.stamp("torch-2.6")
+    monkeypatch.setattr(create.sys, "version_info", (3, 11, 9))
+    assert create.stamp(create.MAIN) == before
+    monkeypatch.setattr(create.sys, "version_info", (3, 13, 0))
+    assert create.stamp(create.MAIN) != before and create.stamp("torch-2.6") == older
+
+
+def test_an_older_set_up_with_this_python_is_renewed_in_place(create, monkeypatch, capsys):
+    main_made(create, monkeypatch)
+    emptied, said = anew(create, monkeypatch, capsys, HERE)
+    assert not emptied and "anew" not in said
+
+
+@pytest.mark.parametrize("mark, answers, why", [
+    ({"busy": True}, (HERE,), "the last run was not finished"),
+    ({"root": "/elsewhere"}, (HERE,), "it was moved or copied here"),
+    ({}, (("python=", False, "junk"),), "it does not start"),
+    ({}, (HERE, ("pip --version", False, "No module named pip")), "it does not start"),
+])
+def test_what_cannot_be_gone_on_with_is_made_anew(
+        create, monkeypatch, capsys, mark, answers, why):
+    main_made(create, monkeypatch, **mark)
+    monkeypatch.setattr(create, "upgrade_pip", lambda python: None)
+    emptied, said = anew(create, monkeypatch, capsys, *answers)
+    assert emptied and f"making .venv anew: {why}" in said
+
+
+@pytest.mark.parametrize("text", ["", '{"root": ', "[]"])
+def test_a_truncated_mark_is_still_ours(create, monkeypatch, capsys, text):
+    venv = main_made(create, monkeypatch)
+    (venv / create.MARK).write_text(text)
+    emptied, _ = anew(create, monkeypatch, capsys, HERE)
+    assert emptied
+
+
+def test_a_mark_is_there_before_anything_else(create, monkeypatch):
+    """Whenever it is killed, the next run knows what it finds."""
+    seen = []
+
+    def make_venv(venv, python):
+        seen.append((listing(venv), create.read_json(venv / create.MARK)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(create, "has_gpu", lambda: False)
+    linux(monkeypatch, create, ("jupyterlab", False, ""))
+    monkeypatch.setattr(create, "make_venv", make_venv)
+    assert create.main(["--only", "main"]) == 130 and create.main(["torch-2.6"]) == 130
+    assert [names for names, _ in seen] == [[create.MARK]] * 2 and seen[0][1]["busy"]
+
+
+def test_after_pips_own_no_the_next_run_goes_on_in_place(create, monkeypatch, capsys):
+    venv = main_made(create, monkeypatch)
+    linux(monkeypatch, create, HERE, ("-r ", False, OFFLINE))
+    assert create.main(["--only", "main"]) == 1
+    assert (venv / "old").exists() and not create.main_is_ready(False)
+    emptied, said = anew(create, monkeypatch, capsys, HERE)
+    assert not emptied and "anew" not in said
+
+
+@pytest.mark.parametrize("step", ["-m venv", "/whl/cpu", "-r "])
+def test_a_disk_that_fills_up_is_one_line_and_the_next_run_mends_it(
+        create, monkeypatch, capsys, step):
+    main_made(create, monkeypatch, busy=True)
+    create.python_in(create.ROOT / ".venv").unlink()
+    full = (step, False, "ERROR: Could not install: [Errno 28] No space left on device\n")
+    linux(monkeypatch, create, HERE, full)
+    assert create.main(["--only", "main"]) == 1
+    assert "the disk is full at " in one_line(capsys)
+    assert create.read_json(create.ROOT / ".venv" / create.MARK)["busy"]
+    (create.ROOT / ".venv" / "old").touch()
+    emptied, said = anew(create, monkeypatch, capsys, HERE)
+    assert emptied and "not finished" in said
+
+
+def test_a_file_that_could_not_be_written_leaves_no_half(create, monkeypatch):
+    def full(*paths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(create.os, "replace", full)
+    with pytest.raises(OSError):
+        create.write_json(create.ROOT / ".venv" / create.MARK, {})
+    assert listing(create.ROOT / ".venv") == []
+
+
+@pytest.mark.parametrize("number, said", [(28, "the disk is full"), (30, "cannot write in")])
+def test_what_the_system_refuses_is_one_line(create, monkeypatch, capsys, number, said):
+    def refuse(path, *arguments, **options):
+        raise OSError(number, "no", str(path))
+
+    linux(monkeypatch, create)
+    monkeypatch.setattr(create.Path, "mkdir", refuse)
+    assert create.main(["torch-2.6"]) == 1
+    assert said in one_line(capsys)
+
+
+# ------------------------------------------------------------------ stopped by a signal
+
+DRIVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {env!r})
+import create
+create.ROOT = Path({root!r})
+create.LOG = create.ROOT / "create.log"
+create.make_main = lambda cuda: create.run(["sh", "-c", {command!r}])
+create.listen()
+sys.exit(create.main(["--only", "main"]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals and process groups of POSIX")
+@pytest.mark.parametrize("name, code", [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_signal_ends_all_that_was_started(tmp_path, name, code, stubborn):
+    deaf = "trap '' INT TERM; " if stubborn else ""  # such a child must be killed
+    new = f"{tmp_path}/new"
+    command = f"{deaf}sleep 100 & echo $! $$ > {new}; mv {new} {tmp_path}/pids; wait"
+    driver = DRIVER.format(env=str(ROOT / "env"), root=str(tmp_path), command=command)
+    process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 30
+    while not (tmp_path / "pids").exists():
+        assert time.monotonic() < limit and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(getattr(signal, name))
+    assert process.communicate(timeout=30)[1] == (
+        "env/create.py: stopped; run it again to go on\n")
+    assert process.returncode == code
+    for pid in (tmp_path / "pids").read_text().split():
+        status = Path("/proc", pid, "status")
+        assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_signal_waits_while_a_child_is_being_started(create):
+    with pytest.raises(create.Stopped) as stopped:
+        with create.undisturbed():
+            create.stop(signal.SIGTERM, None)
+            reached = True
+    assert reached and stopped.value.number == signal.SIGTERM and create.waiting is None
+
+
+# ------------------------------------------------------------------ pip's true reason
+
+CONFLICT = """WARNING: Location 'file:///x/torch/' is ignored: it is neither a file nor a directory.
+ERROR: Cannot install torch==2.14.1+cpu because these package versions have conflicting \
+dependencies.
+
+The conflict is caused by:
+    The user requested torch==2.14.1+cpu
+    The user requested (constraint) torch<=2.13
+
+Additionally, some packages in these conflicts have no matching distributions available for your \
+environment:
+    torch
+
+To fix this you could try to:
+1. loosen the range of package versions you've specified
+
+ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/en/latest/topics/
+"""
+DEBUG = """env_var:
+  PIP_CERT='x'
+global:
+  /etc/xdg/pip/pip.conf, exists: True
+    global.constraint: /etc/caps.txt
+  /etc/pip.conf, exists: False
+"""
+
+
+def test_pips_conflict_is_said_and_who_set_the_constraint(create, monkeypatch):
+    monkeypatch.delenv("PIP_CONSTRAINT", raising=False)
+    pretend(monkeypatch, create, ("config debug", True, DEBUG))
+    said = create.pip_says("python", CONFLICT)
+    assert said == (
+        "cannot install torch==2.14.1+cpu: The user requested torch==2.14.1+cpu; "
+        "The user requested (constraint) torch<=2.13; found nowhere: torch "
+        "[the constraint: /etc/caps.txt, which /etc/xdg/pip/pip.conf names]")
+    monkeypatch.setenv("PIP_CONSTRAINT", "caps.txt")
+    assert create.pip_says("python", CONFLICT).endswith("[the constraint: PIP_CONSTRAINT=caps.txt]")
+
+
+def test_a_constraint_is_not_blamed_for_what_it_did_not_do(create, monkeypatch):
+    monkeypatch.setenv("PIP_CONSTRAINT", "caps.txt")
+    assert "constraint" not in create.pip_says("python", OFFLINE).lower()
+
+
+def test_the_cuda_refusal_says_why_there_was_no_cpu_build(create, monkeypatch):
+    create.write_json(create.LOG.with_name("plan.json"), plan("torch", "nvidia-cublas"))
+    pretend(monkeypatch, create, ("/whl/cpu", False, CONFLICT))
+    with pytest.raises(create.Stop, match="found nowhere: torch") as stopped:
+        create.install_torch("python", "2.13.0", ["cpu", "default"], allow_cuda=False)
+    assert "\n" not in str(stopped.value) and "(constraint) torch<=2.13" in str(stopped.value)
+    pretend(monkeypatch, create)
+    with pytest.raises(create.Stop) as stopped:  # here the CPU index was never asked
+        create.install_torch("python", "2.13.0", ["default"], allow_cuda=False)
+    assert "CPU build" not in str(stopped.value)
+
+
+# ------------------------------------------------------------------ Debian's torch, both roads
+
+STARTS = """#!/bin/sh
+PYTHONPATH=$PYTHONPATH:{site} exec {python} "$@"
+"""
+APT = """#!/bin/sh
+echo "$@" >> {log}
+case "$*" in
+    *autoremove*) echo "Remv python3-torch [1.13]" ;;
+    *--simulate*) echo "Inst python3-torch (1.13.0 Debian:12 [amd64])" ;;
+    *download*) touch python3-torch.deb ;;
+esac
+"""
+DPKG = """#!/bin/sh
+mkdir -p "$3/usr/lib/python3/dist-packages"
+touch "$3/usr/lib/libblas.so.3"
+echo '__version__ = "1.13.0a0+unpacked"' > "$3/usr/lib/python3/dist-packages/torch.py"
+"""
+
+
+@pytest.fixture
+def debian(create, monkeypatch, tmp_path):
+    """Debian 12 with python3-torch installed: real commands, in which only the files are small."""
+    site, tools = tmp_path / "dist-packages", tmp_path / "tools"
+    for folder in (site, tools):
+        folder.mkdir()
+    (site / "torch.py").write_text('__version__ = "1.13.0a0"\n')
+    log = tmp_path / "asked"
+    starts = STARTS.format(site=site, python=sys.executable)
+    for name, text in [("python3", starts), ("apt-get", APT.format(log=log)), ("dpkg-deb", DPKG)]:
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    (tmp_path / "status").write_text("Package: make\n\nPackage: python3-torch\n\nPackage: zip\n")
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(create, "SYSTEM_PYTHON", str(tools / "python3"))
+    monkeypatch.setattr(create, "DPKG_STATUS", str(tmp_path / "status"))
+    monkeypatch.setattr(create.platform, "freedesktop_os_release",
+                        lambda: {"ID": "debian", "VERSION_ID": "12"})
+    monkeypatch.setattr(create, "install", lambda *arguments: (True, ""))
+    return log
+
+
+DEBIAN_HOME = Path(".torches", "torch-1.13")
+
+
+def test_an_installed_torch_is_taken_as_it_is(create, debian, capsys):
+    assert create.main(["torch-1.13"]) == 0
+    made = create.read_json(create.ROOT / DEBIAN_HOME / "interpreter.json")
+    assert made["torch"] == "1.13.0a0" and "LD_LIBRARY_PATH" not in made["env"]
+    assert not debian.exists(), "apt was asked"
+    assert not (create.ROOT / DEBIAN_HOME / "root").exists()
+
+
+def test_unpack_does_not_see_an_installed_one(create, debian, capsys):
+    assert create.main(["torch-1.13"]) == 0
+    assert create.main(["--unpack", "torch-1.13"]) == 0
+    made = create.read_json(create.ROOT / DEBIAN_HOME / "interpreter.json")
+    root = create.ROOT / DEBIAN_HOME / "root"
+    assert made["torch"] == "1.13.0a0+unpacked"
+    assert made["env"]["LD_LIBRARY_PATH"] == str(root / "usr/lib")
+    assert not (create.ROOT / DEBIAN_HOME / "apt").exists()
+    asked = debian.read_text()
+    assert "-oDir::State::status=" in asked and "download python3-torch=1.13.0" in asked
+    for arguments in (["--unpack", "torch-1.13"], ["torch-1.13"]):  # either is content with it
+        debian.unlink(missing_ok=True)
+        assert create.main(arguments) == 0 and not debian.exists()
+
+
+def test_apt_is_shown_a_machine_without_it(create, debian, tmp_path):
+    text = Path(create.status_without_torch(tmp_path / "shown")).read_text()
+    assert text == "Package: make\n\nPackage: zip\n"
+
+
+HERE_MADE = (ROOT / ".venv" / "half_truths.json").exists() and not (ROOT / ".venv").is_symlink()
+
+
+@pytest.mark.skipif(not HERE_MADE, reason="made otherwise")
 def test_a_second_run_has_nothing_to_do():
     done = subprocess.run(
         [sys.executable, "env/create.py", "--only", "main"], cwd=ROOT, env=dict(os.environ),

@@ -34,3 +34,24 @@ def test_the_matrix_has_every_listed_torch_once():
     matrix = job["strategy"]["matrix"]
     found = matrix["torch"] + [entry["torch"] for entry in matrix["include"]]
     assert sorted(found) == sorted(entry["id"] for entry in torches.listed())
+
+
+def commands(text):
+    """The lines of a script or workflow that are commands, without comments."""
+    return [line.strip().removeprefix("- run: ") for line in text.splitlines()
+            if not line.strip().startswith("#")]
+
+
+def test_the_check_walks_a_newcomers_road():
+    """Both commands of the README, in its order, with the older torch unpacked, not installed."""
+    lines = commands((torches.ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert lines[-2:] == ["make run", "make test"]
+    assert "set -euo pipefail" in lines and "export SETUP=--unpack" in lines
+    assert not any("python3-torch" in line for line in lines)
+    assert "$(PYTHON) env/create.py $(SETUP)" in (torches.ROOT / "Makefile").read_text("utf-8")
+
+
+def test_github_runs_both_commands_and_the_check_itself():
+    lines = commands((FOLDER / "test.yml").read_text(encoding="utf-8"))
+    assert lines.index("make run") < lines.index("make test")
+    assert "bash .ci/run" in lines

@@ -201,6 +201,22 @@ def test_torches_says_live_and_recorded_apart(capsys, monkeypatch):
 # ------------------------------------------------------------------ check and record
 
 
+def test_check_goes_on_after_an_interpreter_that_died(capsys, monkeypatch):
+    def dies_once(case, torch_id, device):
+        if case.name == "cpu_half":
+            raise RuntimeError("torch-1.13: the interpreter died (exit code 1)")
+        return []
+
+    monkeypatch.setattr(gate, "check", dies_once)
+    code, out, err = ask(capsys, "check", "cpu_half", "lost_updates")
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        f"✗ cpu_half on {torches.current()}: not checked, torch-1.13: the interpreter died "
+        "(exit code 1)",
+        f"✓ lost_updates on {torches.current()}: 0 differences",
+    ]
+
+
 def test_check_says_a_line_a_case_and_the_difference(capsys, monkeypatch):
     def one(case, torch_id, device):
         return ["it was red, is green"] if case.name == "encoder_bf16" else []
