@@ -526,6 +526,13 @@ def main_is_ready(cuda):
 
 
 def main_starts():
+    """True if .venv starts and has its packages; without its configuration it would half work."""
+    try:
+        settings = (ROOT / ".venv" / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    if not re.search(r"^home\s*=", settings, re.M):
+        return False
     probe = (
         "import importlib.metadata as m, importlib.util as u; m.version('torch'); "
         "m.version('jupyterlab'); assert u.find_spec('cases')"

@@ -152,14 +152,16 @@ def main(arguments):
         lines = list(gather(given.gather, every))
         print("\n".join(lines) or f"no evidence in {given.gather}")
         return int(not lines or any(line.startswith("✗") for line in lines))
+    if given.out:
+        check_writable(Path(given.out))
     chosen = [entry for name, entry in entries.items() if name in (given.torch or entries)]
     todo = wanted(chosen, every, given.out, given.device, given.again)
     failed, total = 0, sum(gate.sweep_size(case) for case in sum(todo.values(), []))
     if not total:
         print("All evidence is up to date.")
         return 0
-    for case in sum(todo.values(), []):
-        check_writable(Path(given.out) if given.out else case.folder / "evidence")
+    for case in () if given.out else sum(todo.values(), []):
+        check_writable(case.folder / "evidence")
     with tqdm(total=total, unit=" outcomes", dynamic_ncols=True, disable=None) as bar:
         for line in sweep(todo, given.out, given.device, given.cuda, bar):
             tqdm.write(line)

@@ -21,8 +21,7 @@ cd "$(dirname "$0")/.." || exit
 out=${1:-build/gpu}
 python=${PYTHON:-python3}
 device=${DEVICE:-cuda}
-mkdir -p "$out" || exit
-if ! [ -w "$out" ]; then
+if ! { mkdir -p -- "$out" && touch "$out/.new" && rm "$out/.new"; } 2> /dev/null; then
     echo "gpu_evidence.sh: cannot write in $out: name another folder" >&2
     exit 1
 fi

@@ -544,6 +544,15 @@ def test_what_cannot_be_gone_on_with_is_made_anew(
     assert emptied and f"making .venv anew: {why}" in said
 
 
+@pytest.mark.parametrize("text, damaged", [("home = /usr/bin\n", False), ("junk", True)])
+def test_a_damaged_pyvenv_cfg_is_no_ready_environment(
+        create, monkeypatch, capsys, text, damaged):
+    venv = main_made(create, monkeypatch, stamp=create.stamp(create.MAIN))
+    (venv / "pyvenv.cfg").write_text(text)
+    emptied, said = anew(create, monkeypatch, capsys, HERE)
+    assert emptied == damaged and ("it is damaged" in said) == damaged
+
+
 @pytest.mark.parametrize("text", ["", '{"root": ', "[]"])
 def test_a_truncated_mark_is_still_ours(create, monkeypatch, capsys, text):
     venv = main_made(create, monkeypatch)
