@@ -5,6 +5,7 @@ knows the expression that failed; its names lead to tensors, and those to dtypes
 """
 
 import ast
+import types
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,9 @@ MACHINERY = ("torch/nn/modules/module.py", "torch/nn/modules/container.py",
              "torch/fx/", "torch/_compile.py", "torch/_prims", "torch/_refs", "torch/_meta_",
              "torch/_decomp", "torch/_ops.py", "torch/_library", "torch/_subclasses",
              "torch/nested/", "torch/_jit_internal.py", "<eval_with_key>")
+
+
+CALLABLES = (types.FunctionType, types.BuiltinFunctionType)  # their names are plain texts
 
 
 class Operand(NamedTuple):
@@ -66,7 +70,8 @@ class Failure:
         called = values.look_up(self.node.func, self.site) if isinstance(self.node, ast.Call) \
             else None
         if type(called) is partial:
-            return getattr(called.func, "__name__", name)
+            inner = called.func
+            return inner.__name__ if values.is_a(inner, CALLABLES) else name
         if self.raised_by is not None:
             return self.raised_by
         # torch's function of Python is known, not the C++ one that it calls: cross_entropy_loss
@@ -104,7 +109,7 @@ def failing(sites):
     if (layer := refused(sites)) is not None:
         return Failure(layer, ast.Pass(), list(given_to(layer)),
                        *module_of(sites[:sites.index(layer) + 1]),
-                       type(layer.module).__name__.lower())
+                       values.class_name(layer.module).lower())
     for depth in range(len(sites) - 1, -1, -1):
         site = sites[depth]
         if is_machinery(site):
@@ -124,7 +129,7 @@ def refused(sites):
         return None
     return next((site for site in reversed(sites) if site.name == "forward" and not site.mine
                  and site.module is not None
-                 and type(site.module).__module__.startswith("torch.nn")), None)
+                 and values.module_name(site.module).startswith("torch.nn")), None)
 
 
 def given_to(site):

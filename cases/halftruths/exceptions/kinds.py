@@ -737,7 +737,8 @@ def is_number(node, site):
     value = values.look_up(node, site)
     if isinstance(node, ast.Call):
         return text(node.func) == "float"
-    return type(value) in (int, float) and not isinstance(node, ast.Constant) or isinstance(
+    number = values.one_of(type(value), (int, float))
+    return number and not isinstance(node, ast.Constant) or isinstance(
         node, ast.Constant) and type(node.value) is float or type(value) is int and abs(value) > 1e4
 
 
