@@ -114,13 +114,24 @@ def failing(sites):
         site = sites[depth]
         if is_machinery(site):
             continue
-        node = frames.working(site)
+        node = at_work(site)
         operands = list(operands_of(node, site)) if node is not None else []
         if operands and not (site.filename.endswith("functional.py") and all(
                 operand.name.startswith(f"{ast.unparse(operand.node)}[") for operand in operands)):
             # einsum's own frame knows its operands as one list; the call before names them
             return Failure(site, node, operands, *module_of(sites[:depth + 1]))
     return None
+
+
+def at_work(site):
+    """The expression that a Site was busy with. Where Python does not tell which of several, it is
+    likely one whose operands are of two dtypes."""
+    node = frames.working(site)
+    if len(site.candidates) < 2:
+        return node
+    mixed = next((part for part in site.candidates if len(
+        {o.dtype for o in operands_of(part, site) if is_floating(o.dtype)}) > 1), node)
+    return frames.choose(site, mixed)
 
 
 def refused(sites):

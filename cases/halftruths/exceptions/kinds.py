@@ -3,6 +3,7 @@
 import ast
 import linecache
 import re
+import sys
 
 import torch
 
@@ -98,11 +99,24 @@ class Reader:
             result.said = self.no_dtype()
         if self.unsure:
             result.sure = False
+        self.say_guessed()
         if self.away:
             result.sure = False
             result.asks.append("It was raised in another process: of its tensors only those that "
                                "this one holds too can be told.")
         self.say_autocast()
+
+    def say_guessed(self):
+        """Python 3.10 tells the line that failed, and not which of its calls: the road is a guess
+        wherever a line that it was read from has several."""
+        guessed = next((site for site in reversed(self.sites) if len(site.candidates) > 1), None)
+        if guessed is not None and (self.result.odd or self.result.cure):
+            self.result.sure = False
+            version = ".".join(map(str, sys.version_info[:2]))
+            at = f"{frames.show_file(guessed.filename)}:{guessed.line}"
+            self.result.asks.append(
+                f"Python {version} does not tell which of {len(guessed.candidates)} calls on the "
+                f"line {at} failed: split the line and run it again.")
 
     def find(self):
         """The Sites and the Failure of the exception in the chain that shows a tensor operation."""
