@@ -524,8 +524,8 @@ class Reader:
         dtypes = {o.dtype for o in floats}
         if len(dtypes) < 2:
             return False
-        odd, home, known = self.house.odd_of(floats)
-        result.census = self.house.census
+        found = self.house.odd_of(floats)
+        odd, home, result.census = found.operand, found.home, found.why
         if odd is None:
             result.said = (f"{failure.op} met {self.told(dtypes)}.")
             result.asks.append(f"Which dtype is meant here: {self.told(dtypes)}? Cast the other.")
@@ -533,7 +533,7 @@ class Reader:
         result.said = (f"{failure.op} met {dtype_name(odd.dtype)} in `{odd.name}` beside "
                        f"{dtype_name(home)}.")
         result.case = self.matching_case(odd, dtypes)
-        self.tell(odd, home, known, line=line)
+        self.tell(odd, home, found.known, line=line, if_numpy=found.if_numpy)
         return True
 
     def no_float(self):
@@ -585,7 +585,7 @@ class Reader:
     def told(self, dtypes):
         return " and ".join(sorted(dtype_name(dtype) for dtype in dtypes)) or "no floats"
 
-    def tell(self, odd, home, known, line=None, cure_it=True):
+    def tell(self, odd, home, known, line=None, cure_it=True, if_numpy=False):
         """Fill in the odd operand, its road, and the cure at its seam."""
         name, tensor, node, dtype = odd
         result, failure = self.result, self.failure
@@ -599,7 +599,7 @@ class Reader:
                 last["how"] = last["how"] or told["how"]
             else:
                 result.road.append(told)
-        if known is None:
+        if if_numpy:
             known = trail.how == "numpy" or self.house.mostly(home, dtype)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
