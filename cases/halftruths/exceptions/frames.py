@@ -33,8 +33,9 @@ class Site:
 
     parent: the Site that called it, or None. span: (line, end line, column, end column) of the
     expression at work, columns in characters; None where Python does not tell (3.10).
-    called: the Site that it called, or None. candidates: the expressions that it may have been
-    busy with, where Python does not tell which.
+    called: (code, id of its `self`) of the frame that it called, or None: the Site itself would
+    close a circle, which holds all of the user's objects until a collection.
+    candidates: the expressions that it may have been busy with, where Python does not tell which.
     """
 
     def __init__(self, filename, line, name, code, namespaces, parent, span=None, source=None):
@@ -117,7 +118,7 @@ def sites(error):
         found.append(Site(code.co_filename, line or 0, code.co_name, code, namespaces_of(frame),
                           caller, span))
         if caller is not None:
-            caller.called = found[-1]
+            caller.called = code, id(found[-1].locals.get("self"))
         seen.setdefault(id(frame), found[-1])
     return found
 
@@ -305,11 +306,12 @@ def is_call_of(node, site):
     callee = values.look_up(node.func, site)
     if site.called is None or callee is values.MISSING:
         return False
+    code, owner = site.called
     if is_a(callee, types.MethodType):
         callee = callee.__func__
     if is_a(callee, types.FunctionType):
-        return callee.__code__ is site.called.code
-    return is_module(callee) and site.called.locals.get("self") is callee
+        return callee.__code__ is code
+    return is_module(callee) and id(callee) == owner
 
 
 def may_fail(node, site):
