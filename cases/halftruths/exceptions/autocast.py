@@ -8,7 +8,7 @@ import torch
 from . import frames, values
 from .bindings import own_nodes
 from .functions import Function
-from .values import MISSING, is_a, is_torch, module_name, mro
+from .values import MISSING, is_a, is_torch, module_name
 
 # What autocast runs in its low dtype, of the functions and modules that people call.
 LOWERED = set("linear conv1d conv2d conv3d convtranspose1d convtranspose2d matmul mm bmm addmm "
@@ -50,13 +50,15 @@ def region(node, site):
     kind = values.look_up(node.func, site)
     if is_a(kind, types.FunctionType) and not is_torch(kind):  # a helper that returns one
         kind = values.stored(kind).get("__wrapped__", kind)  # a context manager made of a generator
+        if not is_a(kind, types.FunctionType):
+            return None
         inside = Function(kind, MISSING, site, (node, node.lineno))
         if kind.__code__.co_flags & 0x20:
             return next((found for part in own_nodes(frames.scope(inside) or ast.Pass())
                          if isinstance(part, ast.With) for item in part.items
                          if (found := region(item.context_expr, inside))), None)
         return region(inside.ends()[-1][0], inside) if inside.ends() else None
-    if not (is_a(kind, type) and torch.autocast in mro(kind)):
+    if not (is_a(kind, type) and issubclass(kind, torch.autocast)):
         return None
     fixed = {"torch.cuda.amp.autocast_mode": "cuda", "torch.cpu.amp.autocast_mode": "cpu"}
     device = fixed.get(module_name(kind))
@@ -67,17 +69,24 @@ def region(node, site):
     if None in given:  # **options: what is in them is not read
         read.update({name: MISSING for name in order if name not in given})
         given.update(read)
-    device = device or read.get("device_type", MISSING)
+    device = device or plain_text(read.get("device_type"))
     dtype = read.get("dtype", MISSING if "dtype" in given else None)
     if dtype is None:
         dtype = torch.bfloat16 if device == "cpu" else torch.float16
     enabled = read.get("enabled", MISSING if "enabled" in given else True)
-    return {"device": device if is_a(device, str) else None,
+    return {"device": device,
             "dtype": dtype if is_a(dtype, torch.dtype) else None,
             "enabled": enabled if is_a(enabled, bool) else None}
 
 
 def of_instance(value):
     own = values.stored(value)
-    return {"device": own.get("device"), "dtype": own.get("fast_dtype"),
-            "enabled": own.get("_enabled")}
+    dtype, enabled = own.get("fast_dtype"), own.get("_enabled")
+    return {"device": plain_text(own.get("device")),
+            "dtype": dtype if is_a(dtype, torch.dtype) else None,
+            "enabled": enabled if type(enabled) is bool else None}
+
+
+def plain_text(value):
+    """A text that compares by no code of the user's; None for anything else."""
+    return value if type(value) is str else None

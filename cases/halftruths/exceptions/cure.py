@@ -101,7 +101,7 @@ def recast(site, node, dtype):
         if failures.operation(node) in ("to", "type"):
             for part in [*node.args, *(k.value for k in node.keywords)]:
                 value = values.look_up(part, site)
-                if isinstance(value, torch.dtype) or text(part).endswith(".dtype"):
+                if values.is_a(value, torch.dtype) or text(part).endswith(".dtype"):
                     return source_of(site, node).replace(source_of(site, part), written)
         return f"{inner}.to({written})"
     return cast(site, node, dtype)

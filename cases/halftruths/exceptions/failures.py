@@ -5,6 +5,7 @@ knows the expression that failed; its names lead to tensors, and those to dtypes
 """
 
 import ast
+import types
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,9 @@ MACHINERY = ("torch/nn/modules/module.py", "torch/nn/modules/container.py",
              "torch/fx/", "torch/_compile.py", "torch/_prims", "torch/_refs", "torch/_meta_",
              "torch/_decomp", "torch/_ops.py", "torch/_library", "torch/_subclasses",
              "torch/nested/", "torch/_jit_internal.py", "<eval_with_key>")
+
+
+CALLABLES = (types.FunctionType, types.BuiltinFunctionType)  # their names are plain texts
 
 
 class Operand(NamedTuple):
@@ -66,7 +70,8 @@ class Failure:
         called = values.look_up(self.node.func, self.site) if isinstance(self.node, ast.Call) \
             else None
         if type(called) is partial:
-            return getattr(called.func, "__name__", name)
+            inner = called.func
+            return inner.__name__ if values.is_a(inner, CALLABLES) else name
         if self.raised_by is not None:
             return self.raised_by
         # torch's function of Python is known, not the C++ one that it calls: cross_entropy_loss
@@ -104,12 +109,12 @@ def failing(sites):
     if (layer := refused(sites)) is not None:
         return Failure(layer, ast.Pass(), list(given_to(layer)),
                        *module_of(sites[:sites.index(layer) + 1]),
-                       type(layer.module).__name__.lower())
+                       values.class_name(layer.module).lower())
     for depth in range(len(sites) - 1, -1, -1):
         site = sites[depth]
         if is_machinery(site):
             continue
-        node = frames.working(site)
+        node = at_work(site)
         operands = list(operands_of(node, site)) if node is not None else []
         if operands and not (site.filename.endswith("functional.py") and all(
                 operand.name.startswith(f"{ast.unparse(operand.node)}[") for operand in operands)):
@@ -118,13 +123,24 @@ def failing(sites):
     return None
 
 
+def at_work(site):
+    """The expression that a Site was busy with. Where Python does not tell which of several, it is
+    likely one whose operands are of two dtypes."""
+    node = frames.working(site)
+    if len(site.candidates) < 2:
+        return node
+    mixed = next((part for part in site.candidates if len(
+        {o.dtype for o in operands_of(part, site) if is_floating(o.dtype)}) > 1), node)
+    return frames.choose(site, mixed)
+
+
 def refused(sites):
     """The Site of a layer of torch's own whose Python code raised; None where C++ did."""
     if not sites or not sites[-1].text.strip().startswith("raise ") or sites[-1].mine:
         return None
     return next((site for site in reversed(sites) if site.name == "forward" and not site.mine
                  and site.module is not None
-                 and type(site.module).__module__.startswith("torch.nn")), None)
+                 and values.module_name(site.module).startswith("torch.nn")), None)
 
 
 def given_to(site):

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+import types
 from pathlib import Path
 
 from . import values
@@ -32,6 +33,9 @@ class Site:
 
     parent: the Site that called it, or None. span: (line, end line, column, end column) of the
     expression at work, columns in characters; None where Python does not tell (3.10).
+    called: (code, id of its `self`) of the frame that it called, or None: the Site itself would
+    close a circle, which holds all of the user's objects until a collection.
+    candidates: the expressions that it may have been busy with, where Python does not tell which.
     """
 
     def __init__(self, filename, line, name, code, namespaces, parent, span=None, source=None):
@@ -39,6 +43,7 @@ class Site:
         self.locals, self.globals = namespaces
         self.parent, self.span, self.source = parent, span, source
         self.busy = {}  # what `working` found
+        self.called, self.candidates = None, []
 
     @property
     def text(self):
@@ -112,6 +117,8 @@ def sites(error):
         caller = seen[id(frame)].parent if id(frame) in seen else caller
         found.append(Site(code.co_filename, line or 0, code.co_name, code, namespaces_of(frame),
                           caller, span))
+        if caller is not None:
+            caller.called = code, id(found[-1].locals.get("self"))
         seen.setdefault(id(frame), found[-1])
     return found
 
@@ -261,6 +268,12 @@ def working(site):
     return site.busy[key]
 
 
+def choose(site, node):
+    """Take one of a Site's candidates for what it was busy with."""
+    site.busy[site.line, id(site.source)] = node
+    return node
+
+
 def find_work(site):
     source = scope(site)
     if source is not None:
@@ -273,8 +286,43 @@ def find_work(site):
         lines = [node for node in nodes if site.span is None
                  and node.lineno <= site.line <= node.end_lineno]
         if lines:
-            return min(lines, key=lambda node: abs(node.lineno - site.line))
-    return text_expression(site)
+            lines = sorted(likely(lines, site), key=lambda node: abs(node.lineno - site.line))
+            site.candidates = lines
+            return lines[0]
+    found = text_expression(site)
+    if site.span is None and found is not None:
+        site.candidates = likely([node for node in ast.walk(found) if is_work(node)], site)
+    return found
+
+
+def likely(nodes, site):
+    """Of the expressions on a line those that called what comes next, or met a tensor."""
+    called = [node for node in nodes if isinstance(node, ast.Call) and is_call_of(node, site)]
+    return called or [node for node in nodes if may_fail(node, site)] or nodes
+
+
+def is_call_of(node, site):
+    """True for a call that is known to have led to the next Site."""
+    callee = values.look_up(node.func, site)
+    if site.called is None or callee is values.MISSING:
+        return False
+    code, owner = site.called
+    if is_a(callee, types.MethodType):
+        callee = callee.__func__
+    if is_a(callee, types.FunctionType):
+        return callee.__code__ is code
+    return is_module(callee) and id(callee) == owner
+
+
+def may_fail(node, site):
+    """False for what is done to numbers, shapes, lists: no tensor is met there."""
+    if isinstance(node, ast.UnaryOp):
+        return not isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Subscript):
+        value = values.look_up(node.value, site)
+        is_shape = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+        return not is_shape and (value is values.MISSING or values.is_tensor(value))
+    return True
 
 
 def is_work(node):

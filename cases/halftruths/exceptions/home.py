@@ -1,6 +1,7 @@
 """Which operand does not belong: compared with the model's parameters, or with what is in sight."""
 
 import ast
+from typing import NamedTuple
 
 import torch
 
@@ -12,8 +13,28 @@ from .calls import cast_of
 INTO = ("index_put", "masked_scatter", "index_copy", "index_add", "scatter", "copy")
 
 
+SURE, LIKELY, IF_NUMPY = "sure", "likely", "sure if its road begins in NumPy"
+
+
+class Odd(NamedTuple):
+    """Which operand is odd; `home` is the dtype that the others have, `why` a sentence's end.
+
+    operand: None where no witness knows. if_numpy: to be known once its road was read: if NumPy
+    made it, or by far most tensors are of the dtype `home`.
+    """
+
+    operand: failures.Operand | None
+    home: torch.dtype | None
+    known: bool
+    if_numpy: bool
+    why: str
+
+
 class Household:
-    """What a failure's tensors are compared with. census: that in words, once asked for."""
+    """What a failure's tensors are compared with.
+
+    census: that in words, once asked for; it is shown where no witness knows the odd operand.
+    """
 
     def __init__(self, failure, sites):
         self.failure, self.sites = failure, sites
@@ -21,41 +42,87 @@ class Household:
         self.pieces = {}  # how many tensors there are of each dtype
 
     def odd_of(self, floats):
-        """Return (odd operand, dtype of the others, known for sure) of operands that disagree.
+        """Return the Odd of operands that disagree, by the first witness that knows.
 
         What belongs is what the model's parameters are; in code without a model, what the other
         tensors of the reader's functions are. A cast of one part that can be seen is what is odd
         where both are alike in number.
         """
         dtypes = [o.dtype for o in floats]
-        elements, pieces = self.household()
+        self.elements, pieces = self.household()
         homes = [max(dtypes, key=lambda dtype, of=counted: of.get(real(dtype), 0))
-                 for counted in (elements, pieces)]
+                 for counted in (self.elements, pieces)]
         if self.failure.root is None and torch.float64 in dtypes and \
                 torch.get_default_dtype() != torch.float64:
-            elements = {}
-        counts = sorted((elements.get(real(dtype), 0) for dtype in set(dtypes)), reverse=True)
-        alone = self.failure.root is None  # tensors that happen to be in sight are a weaker ground
-        evenly = homes[0] != homes[1] or len({pieces.get(real(d), 0) for d in set(dtypes)}) == 1
-        if counts[0] > counts[1] and not (evenly and counts[0] < 4 * counts[1]):
-            home, known = homes[0], not alone or counts[0] >= 3 * counts[1]
-        elif counts[0] > counts[1] and (part := self.converted_part(dtypes)) is not None:
-            home, known = next(d for d in dtypes if d != part), False
-        elif counts[0] > counts[1]:
-            home, known = homes[0], False
-        elif torch.float64 in dtypes:
-            # By itself only NumPy makes float64; of anything else someone may have meant it.
-            home, known = next(d for d in dtypes if d != torch.float64), None
-        elif len(floats) > 2 and dtypes.count(common := max(dtypes, key=dtypes.count)) > 1:
-            home, known = common, False
-        elif self.failure.op.rstrip("_") in INTO:
-            home, known = dtypes[0], False
-        elif torch.get_default_dtype() in dtypes and not elements:
-            # Half was asked for by someone; the default comes unasked.
-            home, known = next(d for d in dtypes if d != torch.get_default_dtype()), False
-        else:
-            return None, None, False
-        return next((o for o in floats if o.dtype != home), None), home, known
+            self.elements = {}
+        self.most = homes[0]
+        self.counts = sorted((self.elements.get(real(d), 0) for d in set(dtypes)), reverse=True)
+        self.evenly = homes[0] != homes[1] or \
+            len({pieces.get(real(d), 0) for d in set(dtypes)}) == 1
+        for witness in (self.by_far, self.by_its_conversion, self.by_number, self.by_numpy,
+                        self.by_the_others, self.by_what_is_written_into, self.by_the_default):
+            if (told := witness(dtypes)) is not None:
+                home, weight, why = told
+                operand = next((o for o in floats if o.dtype != home), None)
+                return Odd(operand, home, weight == SURE, weight == IF_NUMPY, why)
+        return Odd(None, None, False, False, self.census)
+
+    # Each witness tells (dtype that belongs, weight, why the other is odd), or None.
+
+    def by_far(self, dtypes):
+        first, second = self.counts[:2]
+        if first <= second or self.evenly and first < 4 * second:
+            return None
+        # Tensors that happen to be in sight are a weaker ground than a model.
+        sure = self.failure.root is not None or first >= 3 * second
+        return self.most, SURE if sure else LIKELY, self.share()
+
+    def by_its_conversion(self, dtypes):
+        part = self.converted_part(dtypes) if self.counts[0] > self.counts[1] else None
+        if part is None:
+            return None
+        return (next(d for d in dtypes if d != part), LIKELY,
+                f"because a part of the model was converted to {dtype_name(part)}")
+
+    def by_number(self, dtypes):
+        return (self.most, LIKELY, self.share()) if self.counts[0] > self.counts[1] else None
+
+    def by_numpy(self, dtypes):
+        """float64 rarely comes on purpose: it is NumPy's default."""
+        if torch.float64 not in dtypes:
+            return None
+        return (next(d for d in dtypes if d != torch.float64), IF_NUMPY,
+                "because float64 rarely comes on purpose: it is NumPy's default")
+
+    def by_the_others(self, dtypes):
+        common = max(dtypes, key=dtypes.count)
+        if len(dtypes) < 3 or dtypes.count(common) < 2:
+            return None
+        number = dtypes.count(common)
+        return (common, LIKELY,
+                f"because {number} of {len(dtypes)} operands are {dtype_name(common)}")
+
+    def by_what_is_written_into(self, dtypes):
+        if self.failure.op.rstrip("_") not in INTO:
+            return None
+        return (dtypes[0], LIKELY,
+                f"because what it is written into is {dtype_name(dtypes[0])}")
+
+    def by_the_default(self, dtypes):
+        """Half was asked for by someone; the default comes unasked."""
+        default = torch.get_default_dtype()
+        if default not in dtypes or self.elements:
+            return None
+        return (next(d for d in dtypes if d != default), LIKELY,
+                f"because {dtype_name(default)} is the default, which comes unasked")
+
+    def share(self):
+        """How many are of the dtype that most are, in words."""
+        number, of = self.elements.get(real(self.most), 0), sum(self.elements.values())
+        name = dtype_name(real(self.most))
+        if self.largest() is not None:
+            return f"because {number:,} of {of:,} parameters of the model are {name}"
+        return f"because {number:,} of {of:,} tensors in the functions of this traceback are {name}"
 
     def mostly(self, home, odd):
         """True if by far most tensors are of the dtype `home`."""

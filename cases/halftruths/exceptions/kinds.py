@@ -3,6 +3,7 @@
 import ast
 import linecache
 import re
+import sys
 
 import torch
 
@@ -98,11 +99,24 @@ class Reader:
             result.said = self.no_dtype()
         if self.unsure:
             result.sure = False
+        self.say_guessed()
         if self.away:
             result.sure = False
             result.asks.append("It was raised in another process: of its tensors only those that "
                                "this one holds too can be told.")
         self.say_autocast()
+
+    def say_guessed(self):
+        """Python 3.10 tells the line that failed, and not which of its calls: the road is a guess
+        wherever a line that it was read from has several."""
+        guessed = next((site for site in reversed(self.sites) if len(site.candidates) > 1), None)
+        if guessed is not None and (self.result.odd or self.result.cure):
+            self.result.sure = False
+            version = ".".join(map(str, sys.version_info[:2]))
+            at = f"{frames.show_file(guessed.filename)}:{guessed.line}"
+            self.result.asks.append(
+                f"Python {version} does not tell which of {len(guessed.candidates)} calls on the "
+                f"line {at} failed: split the line and run it again.")
 
     def find(self):
         """The Sites and the Failure of the exception in the chain that shows a tensor operation."""
@@ -510,8 +524,8 @@ class Reader:
         dtypes = {o.dtype for o in floats}
         if len(dtypes) < 2:
             return False
-        odd, home, known = self.house.odd_of(floats)
-        result.census = self.house.census
+        found = self.house.odd_of(floats)
+        odd, home, result.census = found.operand, found.home, found.why
         if odd is None:
             result.said = (f"{failure.op} met {self.told(dtypes)}.")
             result.asks.append(f"Which dtype is meant here: {self.told(dtypes)}? Cast the other.")
@@ -519,7 +533,7 @@ class Reader:
         result.said = (f"{failure.op} met {dtype_name(odd.dtype)} in `{odd.name}` beside "
                        f"{dtype_name(home)}.")
         result.case = self.matching_case(odd, dtypes)
-        self.tell(odd, home, known, line=line)
+        self.tell(odd, home, found.known, line=line, if_numpy=found.if_numpy)
         return True
 
     def no_float(self):
@@ -571,7 +585,7 @@ class Reader:
     def told(self, dtypes):
         return " and ".join(sorted(dtype_name(dtype) for dtype in dtypes)) or "no floats"
 
-    def tell(self, odd, home, known, line=None, cure_it=True):
+    def tell(self, odd, home, known, line=None, cure_it=True, if_numpy=False):
         """Fill in the odd operand, its road, and the cure at its seam."""
         name, tensor, node, dtype = odd
         result, failure = self.result, self.failure
@@ -585,7 +599,7 @@ class Reader:
                 last["how"] = last["how"] or told["how"]
             else:
                 result.road.append(told)
-        if known is None:
+        if if_numpy:
             known = trail.how == "numpy" or self.house.mostly(home, dtype)
         result.asks += [sentence[0].upper() + sentence[1:] + "." for sentence in trail.doubts]
         if not known:
@@ -737,7 +751,8 @@ def is_number(node, site):
     value = values.look_up(node, site)
     if isinstance(node, ast.Call):
         return text(node.func) == "float"
-    return type(value) in (int, float) and not isinstance(node, ast.Constant) or isinstance(
+    number = values.one_of(type(value), (int, float))
+    return number and not isinstance(node, ast.Constant) or isinstance(
         node, ast.Constant) and type(node.value) is float or type(value) is int and abs(value) > 1e4
 
 

@@ -63,7 +63,7 @@ class Past:
         if isinstance(node, ast.Call):
             owner = values.look_up(node.func, site)
             known = is_a(owner, (type, types.BuiltinFunctionType))
-            return known and (owner in (len, int, float, abs, round, max, min)
+            return known and (values.one_of(owner, (len, int, float, abs, round, max, min))
                               or module_name(owner) == "math") or isinstance(
                 node.func, ast.Attribute) and node.func.attr in ("size", "dim", "numel", "item")
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "device", "dtype"):
@@ -72,8 +72,8 @@ class Past:
             return True
         if isinstance(node, (ast.Tuple, ast.List, ast.BinOp, ast.UnaryOp)):
             return all(self.is_number(part, site, line) for part in leaves(node))
-        return type(self.value_at(node, site, line)) in (int, float, bool, str, type(None),
-                                                          torch.Size)
+        return values.one_of(type(self.value_at(node, site, line)),
+                             (int, float, bool, str, type(None), torch.Size))
 
     def is_scalar(self, node, site, line):
         value = self.value_at(node, site, line)
@@ -434,7 +434,7 @@ class Past:
             dtypes = failures.parameters_of(callee)
             region = autocast_around(site, line)
             if region and region["enabled"] and dtypes and \
-                    type(callee).__name__.lower() in LOWERED:
+                    values.class_name(callee).lower() in LOWERED:
                 return region["dtype"]
             if is_torch(type(callee)) and len(dtypes) == 1:
                 return next(iter(dtypes))

@@ -380,7 +380,7 @@ class Tracker(Past):
             return None
         before = values.item(outer.locals.get("args", MISSING), place)
         after = values.item(value, place)
-        if before is after or MISSING in (before is MISSING and MISSING, after):
+        if before is after or before is MISSING or after is MISSING:
             return None
         hook = next((h for h in reversed(hooks) if is_a(h, types.FunctionType)), None)
         if hook is None:
@@ -528,10 +528,10 @@ class Tracker(Past):
             return bound.node, site, bound.line, (*bound.pick, *pick)
         base = self.value_at(node.value, site, line)
         key = values.look_up(node.slice, site)
-        if not values.is_tensor(base) and is_a(base, (dict, list, tuple)) and not is_a(
-                key, (str, int)):
+        if not values.is_tensor(base) and is_a(base, (dict, list, tuple)) and not \
+                values.is_key(key):
             key = ANY
-        if values.is_tensor(base) or not is_a(key, (str, int)):
+        if values.is_tensor(base) or not values.is_key(key):
             return node.value, site, line, pick
         if key == ANY:
             self.add(site, line, node.value, text(node.value))
@@ -650,7 +650,7 @@ class Tracker(Past):
 
     def back_constructor(self, callee, node, site, line, pick):
         """Batch(images=x).images is x."""
-        if torch.autograd.Function in mro(callee):
+        if values.one_of(torch.autograd.Function, mro(callee)):
             return self.end("unknown", node, site, line)
         if pick and isinstance(pick[0], str):
             for keyword in node.keywords:
@@ -668,7 +668,8 @@ class Tracker(Past):
         """A module's result: of its parameters' dtype, of autocast's, or of what it was given."""
         inputs = [part for part in node.args] + [k.value for k in node.keywords]
         dtypes = failures.parameters_of(module)
-        if is_torch(type(module)) and self.autocasts(site, line, type(module).__name__) and dtypes:
+        if is_torch(type(module)) and dtypes and \
+                self.autocasts(site, line, values.class_name(module)):
             return self.end("cast", node, site, line)
         children = list(values.held(module, "_modules").items())
         if type(module) is torch.nn.Sequential and children:
@@ -681,9 +682,10 @@ class Tracker(Past):
                         return self.parameter(child, inner, site, line, node)
         elif not is_torch(type(module)):
             return self.back_forward(module, node, site, line, pick)
-        elif type(module).__name__ in ("DataParallel", "OptimizedModule"):
-            inner = dict(children).get("module") or dict(children).get("_orig_mod")
-            if values.is_module(inner):
+        elif values.class_name(module) in ("DataParallel", "OptimizedModule"):
+            inner = next((child for name, child in children if name in ("module", "_orig_mod")
+                          and values.is_module(child)), None)
+            if inner is not None:
                 return self.back_forward(inner, node, site, line, pick)
         elif self.dtype in dtypes:
             return self.parameter(module, node.func, site, line, node)

@@ -6,6 +6,7 @@ their metaclass: a property of a user's object is not ours to call.
 
 import ast
 import builtins
+import itertools
 import threading
 import types
 
@@ -33,6 +34,16 @@ def forget():
 def is_a(value, kinds):
     """True for an instance. `isinstance` would ask the object, whose answer may be code."""
     return issubclass(type(value), kinds)
+
+
+def one_of(value, others):
+    """True if a value is one of these very objects. `in` would ask it: a class by its metaclass."""
+    return any(value is other for other in others)
+
+
+def class_name(value):
+    """The name of an object's class, as Python keeps it."""
+    return type.__dict__["__name__"].__get__(type(value))
 
 
 def mro(kind):
@@ -129,16 +140,22 @@ def stored(owner):
         if found is not None:  # a property by that name is not ours to call
             plain = is_a(found, (types.GetSetDescriptorType, types.MemberDescriptorType))
             own = found.__get__(owner) if plain else {}
-            return own if type(own) is dict else {}
+            return by_plain_keys(own) if type(own) is dict else {}
     return {}
 
 
 def held(module, store):
     """A module's parameters, buffers or children by name; empty if they are no plain dict."""
     found = stored(module).get(store)
-    if type(found) is dict:
-        return found
-    return dict(dict.items(found)) if is_a(found, dict) else {}
+    return by_plain_keys(found) if is_a(found, dict) else {}
+
+
+def by_plain_keys(space):
+    """A dict whose keys are texts and numbers of Python's own: looking in it runs no code."""
+    if type(space) is dict and all(type(key) is str for key in dict.keys(space)):
+        return space
+    return {str.__str__(key) if is_a(key, str) else key: value for key, value in dict.items(space)
+            if is_a(key, str) or type(key) is int}
 
 
 def is_torch(value):
@@ -170,7 +187,7 @@ def is_numpy(value):
 
 def item(owner, key):
     """Return an entry of a plain dict, list or tuple, or of a container of modules."""
-    if owner is MISSING or type(key) not in (str, int):
+    if owner is MISSING or not is_key(key):
         return MISSING
     if is_module(owner):
         inner = held(owner, "_modules") or held(owner, "_parameters")
@@ -180,15 +197,31 @@ def item(owner, key):
     if not plain(owner, dict) and type(stored(owner).get("data")) is dict:
         owner = stored(owner)["data"]  # a UserDict, as tokenizers return
     if plain(owner, dict):
-        return dict.get(owner, key, MISSING)
-    if type(owner) in (list, tuple) and type(key) is int and -len(owner) <= key < len(owner):
+        return entry(owner, key)
+    if one_of(type(owner), (list, tuple)) and type(key) is int and -len(owner) <= key < len(owner):
         return owner[key]
     return MISSING
 
 
+def is_key(value):
+    """True for a plain text or number. One of a class made of these may compare by code."""
+    return one_of(type(value), (str, int))
+
+
+def entry(owner, key):
+    """Return an entry of a dict; MISSING without one.
+
+    A key of the user's with the same hash would be asked whether it is equal: only plain keys are.
+    """
+    return next((value for own, value in dict.items(owner) if type(own) is type(key)
+                 and own == key), MISSING)
+
+
 def plain(value, kind):
     """True for a `kind`, or a class made of it that looks its entries up the same way."""
-    return issubclass(type(value), kind) and type(value).__getitem__ is kind.__getitem__
+    return is_a(value, kind) and not any("__getitem__" in space_of(base) for base in
+                                         itertools.takewhile(lambda base: base is not kind,
+                                                             mro(type(value))))
 
 
 def tensors_in(value, name):
@@ -196,13 +229,14 @@ def tensors_in(value, name):
     if is_tensor(value):
         yield name, value
     elif plain(value, tuple) or plain(value, list):
-        for place, part in enumerate(value[:ITEMS]):
+        kind = tuple if is_a(value, tuple) else list
+        for place, part in enumerate(kind.__getitem__(value, slice(ITEMS))):
             if is_tensor(part):
                 yield f"{name}[{place}]", part
     elif plain(value, dict):
-        for key in list(dict.keys(value))[:ITEMS]:
-            if type(key) is str and is_tensor(dict.get(value, key)):
-                yield f"{name}[{key!r}]", dict.get(value, key)
+        for key, part in list(dict.items(value))[:ITEMS]:
+            if type(key) is str and is_tensor(part):
+                yield f"{name}[{key!r}]", part
 
 
 def walk(root):
