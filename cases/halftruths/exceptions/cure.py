@@ -208,6 +208,8 @@ def piece_of(step, node, name):
                 values.look_up(part, step.site)) for part in parts):
             return None  # an object that held the tensor
         called = values.look_up(node.func, step.site)
+        if is_at_work(node, step.site) and node is not step.node:
+            return parts[0] if parts else None  # it raised: there is no result to cast
         if step.how in ("parameter", "cast", "made") or values.is_module(called) and not parts:
             return node
         if parts:
@@ -219,6 +221,11 @@ def piece_of(step, node, name):
                                                                        "attribute"):
         return node
     return None
+
+
+def is_at_work(node, site):
+    """True for the expression that a frame of the traceback was busy with."""
+    return not isinstance(site, Function) and frames.working(site) is node
 
 
 def all_parts(node):

@@ -10,7 +10,7 @@ from ..dtypes import dtype_name
 from ..messages.words import dtypes_in
 from . import calls, compiled, cure, failures, frames, road, values, workers
 from .autocast import autocast_around
-from .bindings import branch, own_nodes, statement_line, text
+from .bindings import branch, is_rebound, own_nodes, positional, statement_line, text
 from .home import INTO, Household
 
 ABOUT_DTYPES = re.compile(
@@ -51,7 +51,7 @@ SCALER = {
     "scale_() has already been called": "the loss was scaled twice.",
 }
 FUSED = ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
-BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
+BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py")
 NAMES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
          "double": torch.float64, "long": torch.int64, "int": torch.int32, "bool": torch.bool,
          "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
@@ -108,7 +108,7 @@ class Reader:
         """The Sites and the Failure of the exception in the chain that shows a tensor operation."""
         first = None
         for error in frames.chain(self.error):
-            sites = frames.sites(error)
+            sites = until_handed_on(frames.sites(error))
             failure = (workers.failing(sites, message_of(error)) or compiled.failing(sites)
                        or failures.failing(sites))
             first = first or (sites, None)
@@ -383,7 +383,7 @@ class Reader:
         """An error of the backward pass: the line that failed is in the forward, and is over."""
         last = next((s for s in reversed(self.sites)
                      if not s.filename.startswith("<")), None)
-        if last is None or not any(part in last.filename.replace("\\", "/") for part in BACKWARD):
+        if last is None or not is_backward(last):
             return False
         user = self.users_line()
         if hook := HOOK.search(self.message):
@@ -721,6 +721,41 @@ class Reader:
             dtype = dtype_name(around["dtype"]) or "a dtype that cannot be read"
             unsure = "" if around["enabled"] else ", if it is switched on"
             result.autocast = f"On for {around['device'] or device} in {dtype}{unsure}: {at}."
+
+
+def is_backward(site):
+    """True for a frame of torch's that runs a backward pass.
+
+    torch/_tensor.py is also where the __torch_function__ of every subclass lives.
+    """
+    file = site.filename.replace("\\", "/")
+    return any(part in file for part in BACKWARD) or (
+        file.endswith("torch/_tensor.py") and site.name == "backward")
+
+
+def until_handed_on(sites):
+    """The Sites without those at the end in which a subclass of Tensor handed the op on as it was.
+
+    The op failed where it was called; `__torch_function__` only stands between it and torch.
+    """
+    last = len(sites)
+    while last > 1 and hands_on(sites[last - 1]):
+        last -= 1
+    return sites[:last]
+
+
+def hands_on(site):
+    """True for a `__torch_function__` that was busy with the very call that it was asked for."""
+    if site.name not in ("__torch_function__", "__torch_dispatch__"):
+        return False
+    source, call = frames.scope(site), frames.working(site)
+    names = positional(source)
+    if len(names) < 4 or not isinstance(call, ast.Call) or is_rebound(source, names[-2]):
+        return False
+    given = names[-2]  # (cls, func, types, args, kwargs)
+    return any(isinstance(part, ast.Name) and part.id == given for part in (
+        getattr(part, "value", part) if isinstance(part, ast.Starred) else part
+        for part in call.args))
 
 
 def device_of(operand):
