@@ -18,7 +18,8 @@ import torch
 
 from ..messages.reader import notebook
 from . import values
-from .kinds import Reader, message_of
+from .reading import read_into
+from .scene import message_of
 
 LONGEST = 500  # characters of a message that are shown
 
@@ -138,7 +139,7 @@ def autopsy(error):
     gc.disable()  # with a large model in memory one collection takes longer than the reading
     try:
         with torch._C.DisableTorchFunction():
-            Reader(error, result).read()
+            read_into(result, error)
     except Exception as fault:
         result.asks.append(f"The reading stopped halfway ({type(fault).__name__}); what is above "
                            "was read before. Please report it with the script.")
