@@ -38,46 +38,63 @@ class Followed(NamedTuple):
     questions: list
 
 
-def read_into(result, error):
-    """Fill an Autopsy. What is found first is filled in first, in case the rest fails."""
-    scene = scene_of(error)
-    if scene.failure is not None:
-        result.where = where(scene)
-    finding = finding_of(scene)
-    scene = finding.scene or scene
-    if finding.where is not None or scene.failure is not None:
-        result.where = finding.where or where(scene)
-    result.said, result.case, result.census = finding.said, finding.case, finding.why
-    questions, change = list(finding.questions), finding.cure
-    if finding.odd is not None:
-        result.odd = {"name": finding.odd.name, "dtype": dtype_name(finding.odd.dtype)}
-        followed = follow(scene, finding)
-        result.road = [asdict(station) for station in followed.stations]
-        questions += followed.questions
-        change = change or followed.cure
-    if scene.away:
-        questions.append(Question("It was raised in another process: of its tensors only those "
-                                  "that this one holds too can be told.", Doubt.ANOTHER_PROCESS))
-    result.cure = change._asdict() if change else None
-    result.asks = [question.text for question in questions]
-    result.sure = finding.known is not False and not any(question.doubt for question in questions)
-    if scene.failure is not None and finding.about_dtypes:
-        result.autocast = autocast_told(scene.failure)
+class Reader:
+    """Reads one exception into an Autopsy, and goes with its call: it holds the user's objects."""
+
+    def __init__(self, error, result):
+        self.scene, self.result = scene_of(error), result
+
+    def read(self):
+        """Fill the Autopsy; what is found first at once, in case the rest cannot be read."""
+        if self.scene.failure is not None:
+            self.to_where()
+        finding = finding_of(self.scene)
+        if finding.scene is not None:
+            self.scene = finding.scene
+            self.to_where()
+        self.to_answer(finding)
+
+    def to_where(self):
+        """Tell where it failed, as an outcome does, and the layout of tensors that are
+        not plain."""
+        self.result.where = failures.to_json(self.scene.failure)
+        for told, (_, tensor, *_) in zip(self.result.where["operands"],
+                                         self.scene.failure.operands, strict=True):
+            if tensor is None:
+                continue
+            if tensor.is_quantized:
+                told["layout"] = "quantised"
+            elif tensor.is_nested:
+                told["layout"] = "nested"
+            elif tensor.layout is not torch.strided:
+                told["layout"] = dtype_name(tensor.layout)
+
+    def to_answer(self, finding):
+        """Tell what a Finding says, with the road of its odd operand and the cure."""
+        result, scene = self.result, self.scene
+        result.where = finding.where or result.where
+        result.said, result.case, result.why = finding.said, finding.case, finding.why
+        questions, change = list(finding.questions), finding.cure
+        if finding.odd is not None:
+            result.odd = {"name": finding.odd.name, "dtype": dtype_name(finding.odd.dtype)}
+            followed = follow(scene, finding)
+            result.road = [asdict(station) for station in followed.stations]
+            questions += followed.questions
+            change = change or followed.cure
+        if scene.away:
+            questions.append(Question("It was raised in another process: of its tensors only "
+                                      "those that this one holds too can be told.",
+                                      Doubt.ANOTHER_PROCESS))
+        result.cure = change._asdict() if change else None
+        result.asks = [question.text for question in questions]
+        result.sure = is_sure(finding, questions)
+        if scene.failure is not None and finding.about_dtypes:
+            result.autocast = autocast_told(scene.failure)
 
 
-def where(scene):
-    """Where it failed, as in an outcome, with the layout of tensors that are no plain ones."""
-    told = failures.to_json(scene.failure)
-    for operand, (_, tensor, *_) in zip(told["operands"], scene.failure.operands, strict=True):
-        if tensor is None:
-            continue
-        if tensor.is_quantized:
-            operand["layout"] = "quantised"
-        elif tensor.is_nested:
-            operand["layout"] = "nested"
-        elif tensor.layout is not torch.strided:
-            operand["layout"] = dtype_name(tensor.layout)
-    return told
+def is_sure(finding, questions):
+    """True if the kind is certain of what it says, and no question is asked that doubts it."""
+    return finding.known is not False and not any(question.doubt for question in questions)
 
 
 # --- the odd operand's road, and the cure at its seam ---------------------------------------------
