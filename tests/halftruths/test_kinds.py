@@ -1,10 +1,28 @@
 """The kinds of failure: which one an exception is, and what is answered."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from cases import halftruths
+from cases.halftruths.exceptions import wording
+from cases.halftruths.messages import reader
+
+# What the message reader calls a kind that the reader of exceptions tells by the words alone.
+# "mismatch" is no such kind: there the words say only that it is about dtypes.
+SAME = {
+    "scaler": {"gradscaler-fp16-params", "gradscaler-protocol"},
+    "overflow": {"mask-constant-overflow"},
+    "result": {"type-promotion-surprise", "two-input-op-not-promoted"},
+    "indices": {"label-dtype"},
+    "refused": {"cpu-half-not-implemented", "op-lacks-low-precision-kernel (gpu/other)",
+                "quantised-tensor-dtype", "gradscaler-bf16", "sdpa-qkv-or-mask-dtype"},
+    "hook": set(),
+}
+TEXTS = [line.split("|", 1)[1] for line in (Path(__file__).parent / "explain_texts.txt").read_text(
+    encoding="utf-8").splitlines() if "|" in line and not line.startswith("#")]
 
 
 class TensorImage(torch.Tensor):
@@ -112,3 +130,29 @@ def test_the_argument_is_cured_and_not_the_result_of_the_call_that_raised():
     assert found.sure
     assert found.cure["code"].strip() == (
         "return model(torch.ones(2, 4, dtype=torch.bfloat16).view(2, 4).to(torch.float32))")
+
+
+def test_the_two_readers_agree_on_the_kind():
+    known = set()
+    for text in [*TEXTS, *(f"RuntimeError: {words}" for words in reader.evidence()[0])]:
+        kind, readings = wording.kind_of(text), reader.explain(text).readings
+        if kind in SAME and readings:
+            assert readings[0].kind in SAME[kind], text
+            known.add(kind)
+    assert known >= {"scaler", "overflow", "result", "indices", "refused"}
+
+
+@pytest.mark.parametrize("kind", sorted(SAME))
+def test_no_kind_is_told_by_the_words_of_another(kind):
+    """An example of a rule that only one kind has is never of another kind."""
+    for rule in reader.rules():
+        if [k for k in SAME if rule["kind"] in SAME[k]] == [kind]:
+            told = {wording.kind_of(text) for text in rule.get("example", ())} - {None, "mismatch"}
+            assert told <= {kind}, rule["kind"]
+
+
+def test_half_scores_are_no_places():
+    """On old torches a loss takes no half scores; its labels are right as they are."""
+    assert wording.kind_of("\"nll_loss_out_frame\" not implemented for 'Half'") == "refused"
+    assert wording.kind_of("\"nll_loss_forward_reduce_cuda_kernel_2d_index\" not implemented for "
+                           "'Half'") == "indices"

@@ -35,7 +35,9 @@ INTEGRAL = re.compile(r"(\w+) must be integral")
 INDICES = re.compile(r"scalar types: Long, Int|must be integral|tensors used as indices must be|"
                      r"expected scalar type Long but found|"
                      r"Expected (?:dtype )?int(?:32|64).*for index|index.*must be.*(?:int|long)|"
-                     r"\"\w*nll_loss\w*\" not implemented for '(?:Int|Half|Float|Double)'|"
+                     # The kernel is named for the scores; only one that ends so for the places.
+                     r"\"\w*nll_loss\w*\" not implemented for '(?:Int|Float|Double)'|"
+                     r"\"\w*nll_loss\w*index\" not implemented for '(?:B?Float16|Half)'|"
                      r"expected target.* Long", re.IGNORECASE)
 SCALER = {
     "Attempting to unscale FP16 gradients":
