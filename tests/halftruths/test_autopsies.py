@@ -1,4 +1,4 @@
-"""The autopsy judged on scripts whose truth was written down before: tests/halftruths/autopsies/*.py.
+"""The autopsy judged on scripts whose truth was written before: tests/halftruths/autopsies/*.py.
 
 Each header says which module and op fail, which operand is odd, and how its dtype came in; the
 line where it enters is marked. A cure is judged by putting it into the script and running that.

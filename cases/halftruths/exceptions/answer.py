@@ -18,7 +18,8 @@ import torch
 
 from ..messages.reader import notebook
 from . import values
-from .kinds import Reader, message_of
+from .reading import Reader
+from .scene import message_of
 
 LONGEST = 500  # characters of a message that are shown
 
@@ -29,6 +30,7 @@ class Autopsy:
 
     where, odd, road, cure, case, sure: as `to_json` says. said: what happened, in a sentence.
     asks: what cannot be known from the traceback, and the next question. autocast: in words.
+    why: why the odd operand is the odd one, or that of two none is.
     """
 
     error: dict
@@ -40,7 +42,7 @@ class Autopsy:
     sure: bool = False
     said: str = ""
     autocast: str = ""
-    census: str = ""
+    why: str = ""
     asks: list = field(default_factory=list)
 
     @property
@@ -58,6 +60,10 @@ class Autopsy:
         keys = "error where odd road cure case sure said autocast asks".split()
         return {key: getattr(self, key) for key in keys}
 
+    @property
+    def census(self):
+        return self.why
+
     def rows(self):
         """What to show under the error, as [(name, [line, ...], is code)]: the cure first."""
         found = [("what", [self.said], False)]
@@ -74,7 +80,7 @@ class Autopsy:
             if self.where["operands"]:
                 found.append(("operands", [self.operand(o) for o in self.where["operands"]], False))
         if self.odd:
-            found.append(("odd", [f"{self.odd['name']}, {self.odd['dtype']}", self.census], False))
+            found.append(("odd", [f"{self.odd['name']}, {self.odd['dtype']}", self.why], False))
         if self.road:
             width = max(len(f"{s['file']}:{s['line']}") for s in self.road)
             found.append((f"road of {self.road[0]['dtype']}", [

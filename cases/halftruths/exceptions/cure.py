@@ -2,23 +2,33 @@
 
 import ast
 import linecache
+from typing import NamedTuple
 
 import torch
 
 from ..dtypes import dtype_name
 from . import failures, frames, values
-from .bindings import bindings, own_nodes, text
-from .calls import CREATES, LIKE, SEVERAL, keyword_of
-from .functions import Function
+from .bindings import text
+from .calls import CREATES, LIKE, keyword_of
 
 LONGEST = 4_000  # characters of a statement that is shown changed
-REDUCES = ("softmax", "log_softmax", "sum", "mean", "cumsum", "prod")
 DIGITS = {torch.float16: "about 3 digits, nothing above 65504",
           torch.bfloat16: "about 2 digits", torch.float32: "about 7 digits"}
 
 
+class Cure(NamedTuple):
+    """Lines as they should read. at: file and lines. costs: in words."""
+
+    at: str
+    code: str
+    costs: str = ""
+
+    def at_the_price_of(self, costs):
+        return self._replace(costs=costs)
+
+
 def change(site, edits, before=""):
-    """Return {"at", "code"}: the lines of a Site with nodes replaced, and a line put before them.
+    """Return the Cure: the lines of a Site with nodes replaced, and a line put before them.
 
     edits: [(node, new text)], on one statement. None where the source is not to be had.
     """
@@ -33,7 +43,7 @@ def change(site, edits, before=""):
     if before:
         code = code[:len(code) - len(code.lstrip())] + before + "\n" + code
     span = f"{first}" if first == last else f"{first}-{last}"
-    return {"at": f"{frames.show_file(site.filename)}:{span}", "code": code}
+    return Cure(f"{frames.show_file(site.filename)}:{span}", code)
 
 
 def spliced(site, start, end, edits):
@@ -77,20 +87,26 @@ def dtype_text(site, dtype):
 def cast(site, node, dtype, quantised=False):
     """The text of a node, cast; a creation is given the dtype instead."""
     written = dtype_text(site, dtype)
-    found = source_of(site, node)
     if quantised:
-        return f"{found}.dequantize()" + ("" if dtype == torch.float32 else f".to({written})")
-    if isinstance(node, ast.Call):
-        called = failures.operation(node)
-        given = keyword_of(node, "dtype")
-        if called in (CREATES | LIKE) - {"from_numpy"} and given is not None:
-            shorter = source_of(site, given)
-            return found.replace(f"dtype={shorter}", f"dtype={written}")
-        unknown = any(keyword.arg is None for keyword in node.keywords)  # **options
-        if called in (CREATES | LIKE) - {"from_numpy", "as_tensor"} and not unknown:
-            inside = found.rstrip()[:-1].rstrip().rstrip(",")
-            return f"{inside}, dtype={written})"
-    return f"{found}.to({written})"
+        plain = f"{source_of(site, node)}.dequantize()"
+        return plain if dtype == torch.float32 else f"{plain}.to({written})"
+    return created(site, node, dtype) or f"{source_of(site, node)}.to({written})"
+
+
+def created(site, node, dtype):
+    """The text of a creation that is given a dtype; None for what is none or takes no dtype."""
+    if not isinstance(node, ast.Call):
+        return None
+    called, written = failures.operation(node), dtype_text(site, dtype)
+    found = source_of(site, node)
+    given = keyword_of(node, "dtype")
+    if called in (CREATES | LIKE) - {"from_numpy"} and given is not None:
+        return found.replace(f"dtype={source_of(site, given)}", f"dtype={written}")
+    unknown = any(keyword.arg is None for keyword in node.keywords)  # **options
+    if called in (CREATES | LIKE) - {"from_numpy", "as_tensor"} and not unknown:
+        inside = found.rstrip()[:-1].rstrip().rstrip(",")
+        return f"{inside}, dtype={written})"
+    return None
 
 
 def recast(site, node, dtype):
@@ -107,118 +123,8 @@ def recast(site, node, dtype):
     return cast(site, node, dtype)
 
 
-def along(trail, failure, odd, home, whole=False):
-    """Return the change that gives the odd dtype's road the dtype `home`, at its seam, or None.
-
-    A creation is given the right dtype, a cast the right target. What comes out of a module, a
-    loader, a function that has its reasons, is cast where it is handed on. Only the reader's own
-    files are changed. whole: change an explicit cast at once, for nothing of that dtype is wanted.
-    """
-    seams = [step for step in trail.steps if step.site.mine]
-    if not seams:
-        return None
-    entry, node = seams[0], seams[0].node
-    quantised = is_quantised(trail.dtype)
-    if quantised and failure.site.mine:
-        return change(failure.site, [(odd, cast(failure.site, odd, home, True))])
-    first = entry is trail.steps[0]
-    if first and trail.how in ("made", "numpy") and isinstance(node, ast.Call) and not chosen(node):
-        return change(entry.site, [(node, cast(entry.site, node, home))])
-    if whole and first and trail.how == "cast" and isinstance(node, ast.Call):
-        return change(entry.site, [(node, recast(entry.site, node, home))])
-    if first and trail.how == "made" and isinstance(node, ast.BinOp):
-        return change(entry.site, [(node, cast(entry.site, node, home))])
-    if first and trail.how == "parameter" and isinstance(node, ast.Call):
-        return change(entry.site, [(node, cast(entry.site, node, home))])
-    if trail.how == "parameter" and failure.site.mine and isinstance(odd, ast.Attribute):
-        alike = [part for part in on_line(failure) if dtype_of(part, failure.site) == trail.dtype]
-        return change(failure.site, [(part, cast(failure.site, part, home))
-                                     for part in alike or [odd]])
-    is_cast = first and trail.how == "cast" and isinstance(node, ast.Call) and not values.is_module(
-        values.look_up(node.func, entry.site)) and failures.operation(node) not in REDUCES
-    if is_cast and not isinstance(entry.site, Function):
-        return change(entry.site, [(node, recast(entry.site, node, home))])
-    wanted = first and trail.how == "made" and isinstance(node, ast.Call) and chosen(node)
-    for step in sorted(seams, key=lambda step: isinstance(step.site, Function)):
-        if isinstance(step.site, Function) and (step.how or step.site.module is not None) or \
-                wanted and step is entry:
-            continue
-        piece = piece_of(step, step.node, step.name)
-        if piece is not None:
-            return change(step.site, [(piece, cast(step.site, piece, home))])
-    for step in seams:
-        piece = piece_of(step, *step.handed) if step.handed else None
-        if piece is not None:
-            return change(step.site, [(piece, cast(step.site, piece, home))])
-    if wanted:
-        return change(entry.site, [(node, cast(entry.site, node, home))])
-    if hasattr(odd, "lineno") and failure.site.mine and odd not in (
-            failure.node, getattr(failure.node, "func", None)):
-        odd = bound_once(odd, failure) or odd
-        return change(failure.site, [(odd, cast(failure.site, odd, home))])
-    if is_cast:
-        return change(entry.site, [(node, recast(entry.site, node, home))])
-    return None
-
-
-def bound_once(odd, failure):
-    """What a name was bound to, where it is read again further down: cast there, once."""
-    source, line = frames.scope(failure.site), failure.site.line
-    name = failures.base_name(odd)
-    if source is None or not isinstance(name, ast.Name):
-        return None
-    again = any(isinstance(node, ast.Name) and node.id == name.id and node.lineno > line
-                and isinstance(node.ctx, ast.Load) for node in own_nodes(source))
-    before = [b for b in bindings(source, name.id) if b.line < line]
-    plain = before and before[-1].kind == "value" and not before[-1].pick
-    return before[-1].node if again and plain else None
-
-
-def on_line(failure):
-    """The attributes read on the line that failed: beside an odd parameter there may be another."""
-    source, line = frames.scope(failure.site), failure.site.line
-    return [node for node in own_nodes(source) if isinstance(node, ast.Attribute)
-            and node.lineno == line and isinstance(node.ctx, ast.Load)] if source else []
-
-
-def dtype_of(node, site):
-    value = values.look_up(node, site)
-    return failures.dtype_of(value) if values.is_tensor(value) else None
-
-
 def is_quantised(dtype):
     return str(dtype).startswith(("torch.q", "torch.quint"))
-
-
-def chosen(node):
-    """True for a creation whose dtype is written down: someone wanted it, for positions say."""
-    return failures.operation(node) not in ("from_numpy",) and keyword_of(node, "dtype") is not None
-
-
-def piece_of(step, node, name):
-    """The part of a step's expression that carries the odd dtype, to be cast there, or None."""
-    inside = step.inside and node is step.node
-    if inside or not hasattr(node, "lineno"):
-        return None
-    if isinstance(node, ast.Call):
-        if failures.operation(node) in SEVERAL:
-            return None
-        parts = [part for part in all_parts(node) if text(part) == name]
-        if any(values.look_up(part, step.site) is not values.MISSING and not values.is_tensor(
-                values.look_up(part, step.site)) for part in parts):
-            return None  # an object that held the tensor
-        called = values.look_up(node.func, step.site)
-        if step.how in ("parameter", "cast", "made") or values.is_module(called) and not parts:
-            return node
-        if parts:
-            return parts[0]
-        return node if step.how not in ("", "loader") else None
-    if isinstance(node, ast.BinOp):
-        return next((p for p in (node.left, node.right) if text(p) == name), None)
-    if isinstance(node, (ast.Attribute, ast.Subscript)) and step.how in ("parameter", "buffer",
-                                                                       "attribute"):
-        return node
-    return None
 
 
 def all_parts(node):

@@ -1,0 +1,65 @@
+"""The cure: which place on the odd dtype's road is changed, and that the changed line is right."""
+
+import pytest
+import torch
+from torch import nn
+
+from cases import halftruths
+from cases.halftruths.exceptions import seams
+from cases.halftruths.exceptions.cure import Cure
+
+
+def cured(function, *args):
+    """The cure's line of what a function raises, and the Autopsy."""
+    with pytest.raises(RuntimeError) as caught:
+        function(*args)
+    found = halftruths.autopsy(caught.value)
+    return found.cure["code"].strip(), found
+
+
+def test_a_cure_keeps_its_place_at_another_price():
+    cure = Cure("train.py:3", "x = x.float()")
+    assert cure.at_the_price_of("a copy") == Cure("train.py:3", "x = x.float()", "a copy")
+    assert cure.costs == ""
+
+
+def made_without_a_dtype(model):
+    x = torch.ones(2, 4)
+    return model(x)
+
+
+def made_with_a_dtype(model):
+    return model(torch.ones(2, 4, dtype=torch.float32))
+
+
+def cast_by_hand(model):
+    x = torch.ones(2, 4, dtype=torch.float16).float()
+    return model(x)
+
+
+@pytest.mark.parametrize("scene, code, costs", [
+    (made_without_a_dtype, "x = torch.ones(2, 4, dtype=torch.float16)", "its numbers have"),
+    (made_with_a_dtype, "return model(torch.ones(2, 4, dtype=torch.float16))", "its numbers have"),
+    (cast_by_hand, "x = torch.ones(2, 4, dtype=torch.float16).to(torch.float16)",
+     "a copy, and one rounding"),
+])
+def test_the_seam_and_its_price(scene, code, costs):
+    line, found = cured(scene, nn.Linear(4, 4).half())
+    assert line == code and found.sure
+    assert found.cure["costs"].startswith(costs)
+
+
+def test_a_complex_result_is_not_cast_back():
+    """A cast to a real dtype drops the imaginary part without an error."""
+    def turned(q):
+        return torch.view_as_complex(q)
+
+    line, found = cured(turned, torch.ones(3, 2, dtype=torch.bfloat16))
+    assert line == "return torch.view_as_complex(q.float())" and found.sure
+    q = torch.tensor([[1.0, 2.0]], dtype=torch.bfloat16)
+    assert torch.view_as_complex(q.float())[0] == 1 + 2j
+
+
+def test_each_seam_says_what_it_is():
+    assert len(set(seams.SEAMS)) == len(seams.SEAMS)
+    assert seams.SEAMS[0] is seams.quantised_operand  # a quantised tensor cannot be cast
