@@ -177,6 +177,8 @@ TABLE = [
     ("gone.half()", F16, "cast", "gone.half", F16),
     ("gone.t()", F32, "made", "torch.ones", F32),
     ("gone.lerp_(x, 0.5)", F32, "made", "torch.ones", F32),
+    # what torch cannot promote
+    ("flag and x + x.to(torch.float8_e4m3fn)", F32, "unknown", "False", None),
     # what is not known
     ("numbers[0]", F32, "unknown", "1.0", None),
     ("int(3)", F32, "unknown", "int", None),

@@ -44,7 +44,8 @@ class Past:
 
     def __init__(self, dtype):
         self.dtype, self.doubts = dtype, []
-        self.asked, self.known, self.kept = set(), {}, []
+        self.asked, self.kept = set(), []
+        self.known, self.unknown = {}, {}
 
     def is_number(self, node, site, line):
         """True for a plain number of Python's, or a shape: what gives a result no dtype."""
@@ -331,12 +332,13 @@ class Past:
         if depth > MAX_RECURSION:
             return None
         key = id(node), id(site), line
-        if key not in self.known:
+        if key not in self.known and depth < self.unknown.get(key, MAX_RECURSION + 1):
             found = self.find_dtype(node, site, line, depth)
-            if found is None and depth > 1:  # another time it may be asked for less deep down
-                return None
-            self.known[key] = found
-        return self.known[key]
+            if found is None:
+                self.unknown[key] = depth  # asked from less deep down it may yet be known
+            else:
+                self.known[key] = found
+        return self.known.get(key)
 
     def find_dtype(self, node, site, line, depth):
         value = self.value_at(node, site, line)
@@ -387,7 +389,9 @@ class Past:
             dtype = self.dtype_at(node, site, line, depth)
             if dtype is None:
                 return None
-            result = dtype if result is None else torch.promote_types(result, dtype)
+            result = dtype if result is None else promoted(result, dtype)
+            if result is None:
+                return None
         return result
 
     def argument_dtype(self, name, site, depth):
@@ -436,3 +440,11 @@ class Past:
     def doubt(self, sentence):
         if sentence not in self.trail.doubts:
             self.trail.doubts.append(sentence)
+
+
+def promoted(one, other):
+    """The dtype of a result of two dtypes; None where torch has none, as for float8."""
+    try:
+        return torch.promote_types(one, other)
+    except RuntimeError:
+        return None
