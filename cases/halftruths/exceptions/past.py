@@ -10,10 +10,8 @@ import types
 import torch
 
 from . import failures, frames, values
-from .autocast import LOWERED, autocast_around
 from .bindings import (
     Binding,
-    as_call,
     bindings,
     bound_in,
     branch,
@@ -30,22 +28,12 @@ from .bindings import (
     statement_line,
     text,
 )
-from .calls import (
-    CREATES,
-    INTEGERS,
-    JOINS,
-    KEEPS,
-    LIKE,
-    cast_of,
-    dtype_value,
-    is_fraction,
-    keyword_of,
-    receiver_of,
-)
+from .calls import INTEGERS, dtype_value, is_fraction, keyword_of
 from .functions import Function
+from .rules import MAX_RECURSION, How, Place, effect_of
 from .values import MISSING, is_a, is_numpy, is_torch, module_name
 
-DEPTH = 12  # how deep a question goes
+OF_ITS_PARTS = (How.KEEPS, How.LIKE, How.CHOICE, How.ENTERS)
 
 
 class Past:
@@ -56,7 +44,8 @@ class Past:
 
     def __init__(self, dtype):
         self.dtype, self.doubts = dtype, []
-        self.asked, self.known, self.kept = set(), {}, []
+        self.asked, self.kept = set(), []
+        self.known, self.unknown = {}, {}
 
     def is_number(self, node, site, line):
         """True for a plain number of Python's, or a shape: what gives a result no dtype."""
@@ -199,13 +188,6 @@ class Past:
                 return members[-1] if members else MISSING
         return MISSING
 
-    def autocasts(self, site, line, called):
-        """True if an autocast block around the line makes results of the odd dtype."""
-        if called.lower() not in LOWERED:
-            return False
-        region = autocast_around(site, line)
-        return bool(region and region["enabled"] and region["dtype"] == self.dtype)
-
     def from_numpy(self, node, site, line):
         """True for a tensor that is made of a NumPy array, and takes its dtype."""
         if failures.operation(node) == "from_numpy":
@@ -216,7 +198,7 @@ class Past:
 
     def numpy_made(self, node, site, line, depth=0):
         """The NumPy value, or the node that made it, that an expression is about; or None."""
-        for _ in range(DEPTH if depth < DEPTH else 0):
+        for _ in range(MAX_RECURSION if depth < MAX_RECURSION else 0):
             value = self.value_at(node, site, line)
             if is_numpy(value):
                 return value
@@ -347,21 +329,21 @@ class Past:
 
     def dtype_at(self, node, site, line, depth=0):
         """Return the dtype of a tensor that a node stood for at `line`, or None if not known."""
-        if depth > DEPTH:
+        if depth > MAX_RECURSION:
             return None
         key = id(node), id(site), line
-        if key not in self.known:
+        if key not in self.known and depth < self.unknown.get(key, MAX_RECURSION + 1):
             found = self.find_dtype(node, site, line, depth)
-            if found is None and depth > 1:  # another time it may be asked for less deep down
-                return None
-            self.known[key] = found
-        return self.known[key]
+            if found is None:
+                self.unknown[key] = depth  # asked from less deep down it may yet be known
+            else:
+                self.known[key] = found
+        return self.known.get(key)
 
     def find_dtype(self, node, site, line, depth):
         value = self.value_at(node, site, line)
         if values.is_tensor(value):
-            with torch._C.DisableTorchFunction():
-                return value.dtype
+            return failures.dtype_of(value)
         deeper = depth + 1
         if isinstance(node, ast.Name):
             bound = self.quiet_binding(node.id, site, line)
@@ -371,27 +353,32 @@ class Past:
             if bound and bound.kind == "argument":
                 return self.argument_dtype(node.id, site, deeper)
             return None
-        if isinstance(node, (ast.Subscript, ast.UnaryOp, ast.NamedExpr, ast.Starred)):
-            inner = node.operand if isinstance(node, ast.UnaryOp) else node.value
-            return self.dtype_at(inner, site, line, deeper)
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data"):
+        if isinstance(node, ast.Subscript):
             return self.dtype_at(node.value, site, line, deeper)
-        if isinstance(node, ast.Attribute):
-            owner = self.value_at(node.value, site, line)
-            function = values.getter(owner, node.attr)
-            call = as_call(node)
-            self.kept.append(call)
-            return function and self.dtype_of_ends(function, owner, call, site, line, deeper)
-        if isinstance(node, ast.BinOp):
-            return self.promoted(leaves(node), site, line, deeper)
-        if isinstance(node, ast.IfExp):
-            both = {self.dtype_at(part, site, line, deeper) for part in (node.body, node.orelse)}
-            return both.pop() if len(both) == 1 else None
-        if isinstance(node, ast.Compare):
-            return torch.bool
-        if isinstance(node, ast.Call):
-            return self.dtype_of_call(node, site, line, deeper)
-        return None
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return None  # its entries have a dtype, a list has none
+        effect = effect_of(self, Place(node, site, line), deeper)
+        return self.dtype_of(effect, deeper) if effect is not None else None
+
+    def dtype_of(self, effect, depth):
+        """The dtype that an Effect gives its result, or None if not known."""
+        if effect.dtype is not None or effect.how not in OF_ITS_PARTS:
+            return effect.dtype
+        found = {self.dtype_of_place(part, depth) for part in effect.parts}
+        return found.pop() if len(found) == 1 else None
+
+    def dtype_of_place(self, place, depth):
+        """The dtype of an expression, or of the entry of it that is picked."""
+        node, site, line, pick = place
+        if not pick:
+            return self.dtype_at(node, site, line, depth)
+        value = self.value_at(node, site, line)
+        for key in pick:
+            value = values.item(value, key)
+        if values.is_tensor(value):
+            return failures.dtype_of(value)
+        effect = effect_of(self, place, depth + 1) if depth <= MAX_RECURSION else None
+        return self.dtype_of(effect, depth + 1) if effect is not None else None
 
     def promoted(self, nodes, site, line, depth):
         """The dtype of a result of these operands; None if one of them is not known."""
@@ -402,7 +389,9 @@ class Past:
             dtype = self.dtype_at(node, site, line, depth)
             if dtype is None:
                 return None
-            result = dtype if result is None else torch.promote_types(result, dtype)
+            result = dtype if result is None else promoted(result, dtype)
+            if result is None:
+                return None
         return result
 
     def argument_dtype(self, name, site, depth):
@@ -422,54 +411,6 @@ class Past:
             if keyword.arg == name:
                 return self.dtype_at(keyword.value, caller, line, depth)
         return None
-
-    def dtype_of_call(self, node, site, line, depth):
-        target = cast_of(node, site)
-        if target is not None:
-            return None if target is MISSING else target
-        called = failures.operation(node)
-        receiver = receiver_of(node, site)
-        callee = values.look_up(node.func, site)
-        if values.is_module(callee):
-            dtypes = failures.parameters_of(callee)
-            region = autocast_around(site, line)
-            if region and region["enabled"] and dtypes and \
-                    values.class_name(callee).lower() in LOWERED:
-                return region["dtype"]
-            if is_torch(type(callee)) and len(dtypes) == 1:
-                return next(iter(dtypes))
-            if not dtypes and is_torch(type(callee)) and node.args:
-                return self.dtype_at(node.args[0], site, line, depth)
-            function = values.attribute(callee, "forward")
-            if not is_torch(type(callee)) and is_a(function, types.MethodType):
-                return self.dtype_of_ends(function.__func__, callee, node, site, line, depth)
-            return None
-        function, owner = self.function_of(node, site, line)
-        if function is not None:
-            return self.dtype_of_ends(function, owner, node, site, line, depth)
-        if called in LIKE:
-            like = receiver if called.startswith("new_") else (node.args or [None])[0]
-            return self.dtype_at(like, site, line, depth) if like is not None else None
-        if called in CREATES and (is_torch(callee) or callee is MISSING):
-            return self.dtype_of_new(node, called, site, line)
-        if called in KEEPS and receiver is not None:
-            return self.dtype_at(receiver, site, line, depth)
-        if is_torch(callee) or called in KEEPS:
-            region = autocast_around(site, line)
-            if region and region["enabled"] and called in LOWERED:
-                return region["dtype"]
-            parts = node.args
-            if called in JOINS and parts and isinstance(parts[0], (ast.List, ast.Tuple)):
-                parts = parts[0].elts
-            return self.promoted(parts, site, line, depth)
-        return None
-
-    def dtype_of_ends(self, function, owner, node, site, line, depth):
-        if self.depth(site) > DEPTH:
-            return None
-        inside, ends = self.enter(function, owner, node, site, line)
-        found = {self.dtype_at(end, inside, at, depth) for end, at in ends}
-        return found.pop() if len(found) == 1 else None
 
     def dtype_of_new(self, node, called, site, line):
         if (given := keyword_of(node, "dtype")) is not None:
@@ -499,3 +440,11 @@ class Past:
     def doubt(self, sentence):
         if sentence not in self.trail.doubts:
             self.trail.doubts.append(sentence)
+
+
+def promoted(one, other):
+    """The dtype of a result of two dtypes; None where torch has none, as for float8."""
+    try:
+        return torch.promote_types(one, other)
+    except RuntimeError:
+        return None

@@ -20,9 +20,7 @@ from .bindings import (
     default_of,
     entries,
     entry_name,
-    entry_of,
     is_kwarg,
-    leaves,
     names_in,
     own_nodes,
     parameters,
@@ -32,10 +30,10 @@ from .bindings import (
     statement_line,
     text,
 )
-from .calls import CREATES, JOINS, KEEPS, LIKE, LOADS, cast_of, keyword_of, receiver_of
 from .functions import Function, left_over
-from .past import DEPTH, Past
-from .values import MISSING, is_a, is_numpy, is_torch, module_name, mro, space_of
+from .past import Past
+from .rules import UNKNOWN, How, Place, effect_of
+from .values import MISSING, is_a, module_name, space_of
 
 STEPS = 80  # of one road
 
@@ -114,27 +112,16 @@ class Tracker(Past):
         if self.is_other(node, site, line, pick):
             self.doubt(f"`{text(node)}` is of another dtype now: the road is lost there")
             return None
-        if isinstance(node, (ast.Await, ast.Starred, ast.NamedExpr, ast.YieldFrom)):
-            return node.value, site, line, pick
         if isinstance(node, ast.Name):
             return self.back_name(node, site, line, pick)
         if isinstance(node, ast.Attribute):
             return self.back_attribute(node, site, line, pick)
         if isinstance(node, ast.Subscript):
             return self.back_subscript(node, site, line, pick)
-        if isinstance(node, ast.Call):
-            return self.back_call(node, site, line, pick)
-        if isinstance(node, ast.BinOp):
-            return self.back_operands(leaves(node), node, site, line)
-        if isinstance(node, ast.UnaryOp):
-            return node.operand, site, line, pick
-        if isinstance(node, (ast.IfExp, ast.BoolOp)):
-            return self.back_choice(node, site, line, pick)
         if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
             return self.back_literal(node, site, line, pick)
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return node.elt, site, node.elt.lineno, pick[1:]
-        return self.end("made" if isinstance(node, ast.Compare) else "unknown", node, site, line)
+        place = Place(node, site, line, pick)
+        return self.follow(effect_of(self, place) or UNKNOWN, place)
 
     def is_other(self, node, site, line, pick):
         """True if what is followed is a tensor of another dtype: then the road went wrong."""
@@ -179,16 +166,6 @@ class Tracker(Past):
 
     def has(self, node, site, key):
         return values.item(values.look_up(node, site), key) is not MISSING
-
-    def back_choice(self, node, site, line, pick):
-        if isinstance(node, ast.IfExp):
-            truth = self.truth(node.test, site, line)
-            if truth is not None:
-                return (node.body if truth else node.orelse), site, line, pick
-            options = [node.body, node.orelse]
-        else:
-            options = node.values
-        return self.likely(options, site, line), site, line, pick
 
     def likely(self, options, site, line):
         """The node that is of the odd dtype, of several; the first, with a doubt, if unclear."""
@@ -393,37 +370,6 @@ class Tracker(Past):
             ends[-1][0]).startswith("tuple(") else ()
         return ends[-1][0], inside, ends[-1][1], pick
 
-    def back_iterated(self, node, called, site, line, pick):
-        """Some entry of a call's result: of zip, of a generator, of map; None if it is no such."""
-        rest = pick[1:]
-        if called in ("iter", "reversed", "tqdm", "list", "tuple", "sorted", "next") and node.args:
-            return node.args[0], site, line, (ANY, *rest) if called == "next" else pick
-        if called == "enumerate" and rest and node.args:
-            return node.args[0], site, line, (ANY, *rest[1:])
-        if called == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
-            return node.args[0].value, site, line, (ANY, ANY, *rest[1:])
-        if called == "zip" and rest and isinstance(rest[0], int) and rest[0] < len(node.args):
-            return node.args[rest[0]], site, line, (ANY, *rest[1:])
-        if called in ("values", "items") and isinstance(node.func, ast.Attribute):
-            return node.func.value, site, line, (ANY, *rest[called == "items":])
-        if called == "map" and len(node.args) > 1:
-            return self.back_map(node, site, line, rest)
-        return None
-
-    def back_map(self, node, site, line, rest):
-        """map(f, xs): what f returns, with entries of xs for its arguments."""
-        function, given = node.args[0], [entry_of(part) for part in node.args[1:]]
-        call = ast.copy_location(ast.Call(function, given, []), node)
-        if isinstance(function, ast.Lambda):
-            code = next((c for c in site.code.co_consts if isinstance(c, types.CodeType)
-                         and c.co_name == "<lambda>" and c.co_firstlineno == function.lineno), None)
-            if code is not None:
-                made = types.FunctionType(code, site.globals, closure=tuple(
-                    types.CellType() for _ in code.co_freevars))
-                inside = Function(made, MISSING, site, (call, line))
-                return function.body, inside, function.body.lineno, rest
-        return call, site, line, rest
-
     def back_attribute(self, node, site, line, pick):
         bound = self.binding(text(node), site, line)
         if bound is not None and bound.kind == "value":
@@ -432,10 +378,11 @@ class Tracker(Past):
         if node.attr == "saved_tensors" and (saved := self.saved(site, pick)):
             return saved
         owner = self.value_at(node.value, site, line)
-        if values.is_tensor(owner) or node.attr in ("T", "mT", "data", "grad", "real"):
+        if values.is_tensor(owner) or node.attr == "real":
             return node.value, site, line, pick
-        if (function := values.getter(owner, node.attr)) is not None:
-            return self.back_function(function, owner, as_call(node), site, line, pick)
+        effect = effect_of(self, Place(node, site, line, pick))
+        if effect is not None:
+            return self.follow(effect, Place(as_call(node), site, line, pick))
         if values.is_module(owner):
             return self.back_stored(node, owner, site, line, pick)
         if pick and (put := self.attribute_filled(owner, node.attr)):
@@ -541,158 +488,45 @@ class Tracker(Past):
             return self.end("parameter", node, site, line)
         return node.value, site, line, (key, *pick)
 
-    def back_call(self, node, site, line, pick):
-        called = failures.operation(node)
-        receiver = receiver_of(node, site)
-        target = cast_of(node, site)
-        if called.startswith("quantize_per"):
-            return self.end("cast", node, site, line)
-        if target is MISSING and (given := self.dtype_of_what(node, site, line)) is not None:
-            return (*given, pick)  # x.to(y.dtype): the dtype is y's
-        if target is not None:
-            if target == self.dtype or target is MISSING:
-                return self.end("cast", node, site, line)
-            return self.end("unknown", node, site, line)
-        function, owner = self.function_of(node, site, line)
-        callee = values.look_up(node.func, site)
-        if callee is MISSING:
-            callee = self.loop_member(node.func, site, line)
-        value = self.value_at(node, site, line)
-        if (pick[:1] == (ANY,) or called == "next") and not values.is_tensor(value):
-            inner = self.back_iterated(node, called, site, line, pick if called != "next"
-                                       else (ANY, *pick))
-            if inner is not None:
-                return inner
-        if pick[:1] == (ANY,) and is_a(callee, type) and is_torch(callee):
-            return self.end("loader", node, site, line)  # a DataLoader that is made on the spot
-        if called in ("tuple", "list") and pick and node.args:
-            return node.args[0], site, line, pick
-        if values.is_module(callee):
-            return self.back_module(callee, node, site, line, pick)
-        if is_a(callee, type) and not is_torch(callee):
-            return self.back_constructor(callee, node, site, line, pick)
-        if function is not None:
-            return self.back_function(function, owner, node, site, line, pick)
-        if called in LIKE and not keyword_of(node, "dtype") and self.dtype.is_floating_point:
-            like = receiver if called.startswith("new_") else (node.args or [None])[0]
-            if like is not None:
-                return like, site, line, ()
-        if called in CREATES | LIKE and (given := self.dtype_of_what(node, site, line)) is not None:
-            self.add(site, line, node, entry_name(node))
-            return (*given, ())  # zeros(…, dtype=y.dtype): the dtype is y's
-        if called in CREATES or called in LIKE:
-            return self.end("numpy" if self.from_numpy(node, site, line) else "made",
-                            node, site, line)
-        if is_numpy(callee) or isinstance(node.func, ast.Attribute) and is_numpy(
-                values.look_up(node.func.value, site)):
-            return self.end("numpy", node, site, line)
-        if called in JOINS and node.args:
-            first = node.args[0]
-            if isinstance(first, (ast.List, ast.Tuple)):
-                return self.back_operands(first.elts, node, site, line)
-            if called != "where":
-                self.add(site, line, node, text(first), inside=True)
-                return first, site, line, (ANY,)
-            return self.back_operands(node.args[1:], node, site, line)
-        if called in LOADS and is_torch(callee):
-            self.add(site, line, node, entry_name(node), "unknown")
-            return None  # a file's contents are an end, if not an explanation: no doubt
-        if called in ("get", "pop", "setdefault") and receiver is not None and node.args and \
-                isinstance(node.args[0], ast.Constant):
-            return receiver, site, line, (node.args[0].value, *pick)
-        if called in ("dict", "OrderedDict") and pick:
-            for keyword in node.keywords:
-                if keyword.arg == pick[0]:
-                    return keyword.value, site, line, pick[1:]
-        if self.autocasts(site, line, called):
-            return self.end("cast", node, site, line)
-        operands = ([receiver] if receiver is not None and called in KEEPS or
-                    receiver is not None and self.dtype_at(receiver, site, line) is not None
-                    else []) + list(node.args) + [k.value for k in node.keywords]
-        operands = [part for part in operands if not isinstance(part, ast.Constant)]
-        tensors = [part for part in operands if self.dtype_at(part, site, line) is not None]
-        in_place = called.endswith("_") and not called.endswith("__")
-        if receiver is not None and (in_place or called in KEEPS):
-            return receiver, site, line, ()
-        if tensors:
-            return self.back_operands(tensors, node, site, line)
-        if called in KEEPS and operands or is_torch(callee) and len(operands) == 1 and \
-                not self.is_number(operands[0], site, line):
-            return operands[0], site, line, ()
-        if is_torch(callee):
-            return self.end("made", node, site, line)
-        return self.end("unknown", node, site, line)
+    def follow(self, effect, place):
+        """Go on with the part of an Effect that is of the odd dtype; None at the road's end."""
+        while effect.otherwise is not None and effect.dtype != self.dtype:
+            effect = effect.otherwise  # autocast gave no such dtype
+        node, site, line, _ = place
+        if effect.how is How.PARAMETER and self.dtype in failures.parameters_of(effect.module[0]):
+            return self.parameter(*effect.module, site, line, node)
+        if effect.quiet:
+            self.add(site, line, node, entry_name(node), effect.how.value)
+            return None
+        is_new = effect.how is How.LIKE and not self.dtype.is_floating_point
+        if is_new or not effect.parts:
+            return self.end(self.how_of_end(effect), node, site, line)
+        if effect.name:
+            self.add(site, line, node, effect.name, inside=effect.inside)
+        if effect.how in (How.JOINS, How.PARAMETER):
+            return self.back_operands([part.node for part in effect.parts], node, site, line)
+        if effect.how is How.CHOICE:
+            return place._replace(node=self.likely(
+                [part.node for part in effect.parts], site, line))
+        return self.likely_end(effect.parts, node) if effect.how is How.ENTERS \
+            else effect.parts[0]
 
-    def dtype_of_what(self, call, site, line):
-        """Return (node, site, line) of y in x.to(y.dtype), or d = y.dtype and x.to(d); or None."""
-        for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
-            at = line
-            if isinstance(node, ast.Name) and (bound := self.quiet_binding(node.id, site, line)):
-                node, at = bound.node, bound.line
-            if isinstance(node, ast.Attribute) and node.attr == "dtype":
-                return node.value, site, at
-        return None
+    def how_of_end(self, effect):
+        """How the dtype came in, at an Effect that nothing is followed from."""
+        if effect.how in (How.JOINS, How.LIKE):
+            return "made"
+        another = effect.how is How.CAST and effect.dtype not in (None, self.dtype)
+        return "unknown" if another or effect.how is How.PARAMETER else effect.how.value
 
-    def back_function(self, function, owner, node, site, line, pick):
-        inside, ends = self.enter(function, owner, node, site, line)
-        if not ends or self.depth(site) > DEPTH:
-            return self.end("unknown", node, site, line)
-        self.add(site, line, node, text(node.func), inside=pick)
-        if function.__code__.co_flags & 0x20 and pick[:1] == (ANY,):
-            pick = pick[1:]  # a generator: what it yields
-        if len(ends) > 1:
-            fitting = [end for end in ends
-                       if not pick and self.dtype_at(end[0], inside, end[1]) == self.dtype]
-            if len(fitting) != 1:
-                self.doubt(f"`{text(node.func)}` returns at several lines")
-            ends = fitting or ends
-        return ends[-1][0], inside, ends[-1][1], pick
-
-    def back_constructor(self, callee, node, site, line, pick):
-        """Batch(images=x).images is x."""
-        if values.one_of(torch.autograd.Function, mro(callee)):
-            return self.end("unknown", node, site, line)
-        if pick and isinstance(pick[0], str):
-            for keyword in node.keywords:
-                if keyword.arg == pick[0]:
-                    self.add(site, line, node, text(keyword.value))
-                    return keyword.value, site, line, pick[1:]
-            order = list(space_of(callee).get("__dataclass_fields__")
-                         or space_of(callee).get("_fields", ()))
-            if pick[0] in order and order.index(pick[0]) < len(node.args):
-                self.add(site, line, node, text(node.args[order.index(pick[0])]))
-                return node.args[order.index(pick[0])], site, line, pick[1:]
-        return self.end("unknown", node, site, line)
-
-    def back_module(self, module, node, site, line, pick):
-        """A module's result: of its parameters' dtype, of autocast's, or of what it was given."""
-        inputs = [part for part in node.args] + [k.value for k in node.keywords]
-        dtypes = failures.parameters_of(module)
-        if is_torch(type(module)) and dtypes and \
-                self.autocasts(site, line, values.class_name(module)):
-            return self.end("cast", node, site, line)
-        children = list(values.held(module, "_modules").items())
-        if type(module) is torch.nn.Sequential and children:
-            for name, child in reversed(children):
-                if failures.parameters_of(child):
-                    inner = ast.Attribute(node.func, name)
-                    if not is_torch(type(child)):
-                        return self.back_forward(child, node, site, line, pick)
-                    if self.dtype in failures.parameters_of(child):
-                        return self.parameter(child, inner, site, line, node)
-        elif not is_torch(type(module)):
-            return self.back_forward(module, node, site, line, pick)
-        elif values.class_name(module) in ("DataParallel", "OptimizedModule"):
-            inner = next((child for name, child in children if name in ("module", "_orig_mod")
-                          and values.is_module(child)), None)
-            if inner is not None:
-                return self.back_forward(inner, node, site, line, pick)
-        elif self.dtype in dtypes:
-            return self.parameter(module, node.func, site, line, node)
-        if inputs:
-            return self.back_operands(inputs[:1], node, site, line) if len(inputs) == 1 else (
-                inputs[0], site, line, ())
-        return self.end("unknown", node, site, line)
+    def likely_end(self, ends, call):
+        """Of the ends of a function the one that is of the odd dtype; else the last."""
+        if len(ends) == 1:
+            return ends[0]
+        fitting = [end for end in ends if not end.pick
+                   and self.dtype_at(*end[:3]) == self.dtype]
+        if len(fitting) != 1:
+            self.doubt(f"`{text(call.func)}` returns at several lines")
+        return (fitting or ends)[-1]
 
     def parameter(self, module, node, site, line, call):
         own = [(path, name, p) for path, part in values.walk(module)
@@ -702,13 +536,6 @@ class Tracker(Past):
         self.add(site, line, call, label.replace("self.", "", 1), "parameter")
         self.trail.how = "parameter"
         return None
-
-    def back_forward(self, module, node, site, line, pick):
-        function = values.attribute(module, "forward")
-        if is_a(function, types.MethodType) and is_a(
-                function.__func__, types.FunctionType):
-            return self.back_function(function.__func__, module, node, site, line, pick)
-        return self.end("unknown", node, site, line)
 
     def add(self, site, line, node, name, how="", inside=False):
         """Note a station; a second one of the same line only adds how."""
