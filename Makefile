@@ -13,6 +13,7 @@ lab: env ## the first notebook, open in JupyterLab
 	$(VENV) -m jupyterlab --allow-root --LabApp.app_settings_dir="$(CURDIR)/env/jupyter" notebooks/00_start_here.ipynb
 notebooks: env ## the committed outputs made again, and the page of all errors
 	$(VENV) -m cases.notebook.runner --refresh
+	$(VENV) -m cases.lab.recorded_words
 	$(VENV) -m cases.notebook.errors_page
 bench: env ## how long an answer takes; and what other tools say, at what cost
 	$(VENV) tests/bench.py

@@ -15,12 +15,12 @@ class OneLineParser(argparse.ArgumentParser):
         raise BadInput(message)
 
 
-def obey(command, *args):
+def obey(command, *args, program="python -m cases"):
     """Return a command's exit code; BadInput becomes one line on standard error, and 2."""
     try:
         return command(*args)
     except BadInput as error:
-        print(f"python -m cases: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return 2
 
 

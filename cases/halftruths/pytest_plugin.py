@@ -1,8 +1,7 @@
 """A pytest plugin: a test that fails on a dtype gets a section "autopsy" in its report.
 
-In the conftest.py of the top folder:
-
-    pytest_plugins = ["cases.halftruths.pytest_plugin"]
+The published package brings it to every pytest of its environment. From a checkout, in the
+conftest.py of the top folder: pytest_plugins = ["cases.halftruths.pytest_plugin"]
 """
 
 import sys
@@ -14,7 +13,6 @@ def pytest_runtest_makereport(item, call):
         return
     error = call.excinfo.value
     if isinstance(error, Exception):  # pytest's own, for a test that is skipped, are none
-
         from .exceptions.answer import autopsy
 
         found = autopsy(error)

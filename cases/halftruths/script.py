@@ -1,4 +1,4 @@
-"""Ways in for whole programs: `python -m cases autopsy SCRIPT`, and `sys.excepthook`.
+"""Ways in for whole programs: `half-truths autopsy SCRIPT`, and `sys.excepthook`.
 
 A script runs in this process as `python SCRIPT` runs it. Nothing here imports torch before the
 script does: what it sets up for torch comes first.
@@ -22,8 +22,8 @@ NOTHING = {"error": None, "where": None, "odd": None, "road": [], "cure": None, 
            "sure": False}
 
 
-def add_arguments(parser):
-    parser.usage = "python -m cases autopsy [-h] [--json] SCRIPT [ARGS ...]"
+def add_arguments(parser, program="python -m cases"):
+    parser.usage = f"{program} autopsy [-h] [--json] SCRIPT [ARGS ...]"
     parser.add_argument("--json", action="store_true",
                         help="before SCRIPT, or as the last word of all")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS ...]",
@@ -79,6 +79,9 @@ def run(script, args, source):
     vars(main).update(__file__=path, __builtins__=builtins, __cached__=None,
                       __loader__=SourceFileLoader("__main__", path))
     kept = sys.argv, sys.path, sys.modules.get("__main__")
+    ours = checkout_modules()
+    for name in ours:
+        del sys.modules[name]
     sys.argv, sys.modules["__main__"] = [script, *args], main
     if not getattr(sys.flags, "safe_path", False):
         sys.path = [os.path.dirname(os.path.realpath(script)), *sys.path[1:]]
@@ -90,6 +93,20 @@ def run(script, args, source):
         return BaseException.with_traceback(error, sys.exc_info()[2].tb_next)
     finally:
         sys.argv, sys.path, sys.modules["__main__"] = kept
+        for name in checkout_modules():
+            del sys.modules[name]
+        sys.modules.update(ours)
+
+
+def checkout_modules():
+    """{name: module} of the package that this one is part of in a checkout, `cases`.
+
+    A script may have a folder of that name of its own, and must find that one.
+    """
+    top, _, below = __package__.partition(".")
+    if not below:
+        return {}
+    return {name: module for name, module in sys.modules.items() if name.split(".")[0] == top}
 
 
 def autopsy_of(error):
@@ -172,8 +189,8 @@ def excepthook(kind, error, tb):
                 print(f"\n{found.text()}", file=sys.stderr, flush=True)
 
 
-def main(argv):
-    """`python -m cases autopsy`, without the import of torch that other commands need."""
+def main(argv, program="python -m cases"):
+    """`autopsy` of a program, without the import of torch that other commands need."""
     parser = OneLineParser(description="Run a script and explain what it raised.")
-    add_arguments(parser)
-    return obey(lambda: do_autopsy(parser.parse_args(argv)))
+    add_arguments(parser, program)
+    return obey(lambda: do_autopsy(parser.parse_args(argv)), program=program)

@@ -15,7 +15,6 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
-import cases
 from cases import cli, halftruths
 from cases.halftruths import script
 from cases.lab import torches
@@ -410,11 +409,11 @@ def test_a_text_in_an_encoding_that_it_names_runs(write, ask):
 def test_the_readme_has_the_lines_that_are_tried_here():
     readme = (torches.ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## On your own traceback\n")[1].split("\n## ")[0]
-    for line in (HOOK, CONFTEST.strip(), "%load_ext cases", "%autopsy", "python -m cases autopsy"):
+    for line in (HOOK, CONFTEST.strip(), "%load_ext cases.halftruths", "%autopsy", "python -m cases autopsy"):
         assert f"`{line}" in section
 
 
-HOOK = "import sys, cases; sys.excepthook = cases.excepthook"
+HOOK = "import sys; from cases import halftruths; sys.excepthook = halftruths.excepthook"
 
 
 def test_the_excepthook_in_one_line(write):
@@ -429,7 +428,7 @@ def test_the_excepthook_adds_nothing_where_nothing_is_found(capsys):
     for error in (ValueError("no"), KeyboardInterrupt(), SystemExit(2), GeneratorExit()):
         sys.__excepthook__(type(error), error, None)
         usual = capsys.readouterr().err
-        cases.excepthook(type(error), error, None)
+        halftruths.excepthook(type(error), error, None)
         assert capsys.readouterr().err == usual, error
 
 
@@ -443,9 +442,9 @@ class Unspeakable(Exception):
 def test_the_excepthook_never_raises(capsys, monkeypatch):
     for parts in ((Unspeakable, Unspeakable(), None), (ValueError, None, None),
                   (None, None, None), (ValueError, "text", "more")):
-        cases.excepthook(*parts)
+        halftruths.excepthook(*parts)
     monkeypatch.setattr(sys, "stderr", None)
-    cases.excepthook(ValueError, ValueError("no"), None)
+    halftruths.excepthook(ValueError, ValueError("no"), None)
 
 
 # ------------------------------------------------------------------ pytest
@@ -507,7 +506,7 @@ def test_a_failing_test_gets_a_section(write, tmp_path, monkeypatch, by):
 # ------------------------------------------------------------------ a notebook
 
 CELLS = ["""
-%load_ext cases
+%load_ext cases.halftruths
 %autopsy
 """, "%autopsy please", """
 import torch
@@ -536,7 +535,7 @@ try:
     step(batch)
 except RuntimeError as error:
     raise ValueError("bad step") from error
-""", "%autopsy", "a = (", "%autopsy", "step(batch.to('meta'))", "%autopsy", "%reload_ext cases", """
+""", "%autopsy", "a = (", "%autopsy", "step(batch.to('meta'))", "%autopsy", "%reload_ext cases.halftruths", """
 import gc, sys
 del batch, _
 for number in list(Out):  # what the user sees again under Out[6]
@@ -625,7 +624,7 @@ def test_the_last_exception_is_found_on_every_python(monkeypatch, name, capsys):
     for other in ("last_value", "last_exc"):
         monkeypatch.delattr(sys, other, raising=False)
     shell = Shell()
-    cases.load_ipython_extension(shell)
+    halftruths.load_ipython_extension(shell)
     assert shell.autopsy("") is None and "nothing to explain" in capsys.readouterr().err
     with pytest.raises(RuntimeError) as caught:
         torch.ones(2, 2) @ torch.ones(2, 2).half()

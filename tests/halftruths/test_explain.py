@@ -14,6 +14,7 @@ from cases import cli
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
+from cases.lab import recorded_words
 from cases.lab.base import ROOT
 
 REPORTS = ROOT.parent / "shared" / "reports" / "reports.jsonl"
@@ -408,13 +409,19 @@ def test_no_text_makes_it_hang(text):
 
 
 @pytest.mark.parametrize("damage", ['{"format": 2, "prov', '{"format": 3, "provenance": {}}'])
-def test_damaged_evidence_is_one_clear_line(tmp_path, monkeypatch, damage):
+def test_damaged_evidence_is_one_clear_line(tmp_path, damage):
     path = tmp_path / "cases" / "mine" / "evidence" / "torch-2.13-cpu.json"
     path.parent.mkdir(parents=True)
     path.write_text(damage, encoding="utf-8")
-    monkeypatch.setattr(reader, "ROOT", tmp_path)
     with pytest.raises(BadInput, match="torch-2.13-cpu.json of case mine is damaged or"):
-        reader.evidence.__wrapped__()
+        recorded_words.gathered(tmp_path)
+
+
+def test_the_reader_knows_what_the_evidence_says():
+    words, fixes = recorded_words.gathered()
+    assert reader.evidence() == (words, fixes)
+    assert reader.RECORDED.read_text(encoding="utf-8") == recorded_words.text(words, fixes), (
+        "run python -m cases.lab.recorded_words, or make notebooks")
 
 
 def run(*argv, given=b""):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..messages.reader import notebook
+from ..pages import page
 from . import values
 from .reading import Reader
 from .scene import message_of
@@ -89,7 +90,7 @@ class Autopsy:
         if self.autocast:
             found.append(("autocast", [self.autocast], False))
         if self.case:
-            told = f"case {self.case}, notebooks/{notebook(self.case)}"
+            told = f"case {self.case}, {page(notebook(self.case))}"
             found.append(("of this kind", [told], False))
         return [(name, [line for line in lines if line], code) for name, lines, code in found]
 

@@ -1,10 +1,10 @@
 """The message reader: what a pasted error about dtypes means, and what cures it.
 
-    from .reader import explain
-    print(explain("RuntimeError: expected scalar type Half but found Float"))
+    print(halftruths.explain("RuntimeError: expected scalar type Half but found Float"))
 
 Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
-torch and device a message was raised, and what a fix did there, is read from the evidence.
+torch and device a message was raised, and what a fix did there, is in recorded.json, which is
+made from the evidence.
 """
 
 import collections
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import BadInput, OneLineParser, obey, read_toml, spans
+from ..pages import page
 from .words import plain
 
-ROOT = Path(__file__).resolve().parents[3]
-FORMAT = 2
+RECORDED = Path(__file__).with_name("recorded.json")
 LIMIT = 1_000_000  # bytes; more is a log, not a message
 AROUND = 20_000  # characters at the end of a long text without exceptions that are read
 FRAMES = 2_000  # characters before an exception, its innermost frames, that may tell its kind
@@ -127,8 +127,8 @@ class Answer:
             measured = f" Measured: {cure['measured']}." if cure["measured"] else ""
             rows.append(("cure", f"{cure['text']} Costs: {cure['costs']}.{measured}"))
         if first.case:
-            rows.append(("notebook", notebook(first.case)))
-            rows.append(("program", f"python -m cases run {first.case}"))
+            rows.append(("notebook", page(notebook(first.case))))
+            rows.append(("program", f"in a checkout: python -m cases run {first.case}"))
         about = ("torch", first.torch), ("device", first.device), ("why", first.why)
         rows += [(name, text) for name, text in about if text]
         rows += [tuple(item.split(": ", 1)) for item in first.evidence
@@ -377,51 +377,24 @@ def pattern(text):
 
 
 @functools.cache
+def recorded_file():
+    return json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def evidence():
-    """Read all evidence: ({words: {(case, torch id, device), ...}}, {(case, fix): Counter}).
+    """What our programs were recorded doing: ({words: {(case, torch id, device), ...}},
+    {(case, fix): Counter}).
 
     The Counter has (words, verdict, costs) of the fix alone, each program that fails without it
     by those words counted once a torch and device.
     """
-    words, verdicts = {}, {}
-    for path in sorted(ROOT.glob("cases/*/evidence/*torch-*-*.json")):
-        try:
-            read(path, words, verdicts)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            name = f"{path.name} of case {path.parent.parent.name}"
-            raise BadInput(f"{name} is damaged or of a newer format ({error}); "
-                           "record it again") from None
-    return words, verdicts
-
-
-def read(path, words, verdicts):
-    """Add what one file of evidence holds to `words` and `verdicts`."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if data["format"] != FORMAT:
-        raise ValueError(f"format {data['format']}, not {FORMAT}")
-    about = data["provenance"]
-    results = data.get("results", {})
-    for result in results.values():
-        if result["error"]:
-            note(words, result["error"]["message"], about, result.get("torch"))
-    for rows in (part for part in data.values() if isinstance(part, list)):
-        for said in (cell for row in rows for cell in row if isinstance(cell, str)):
-            if hit := EXCEPTION.match(said):
-                note(words, said[hit.end():], about)
-    for _, by_result in data.get("outcomes", ()):
-        alone = {name: results[key] for key, sets in by_result.items() for name in sets}
-        if alone[""]["verdict"] == "fails":
-            failed = flat(plain(alone[""]["error"]["message"]))
-            for name, result in alone.items():
-                costs = tuple(cost["kind"] for cost in result["costs"])
-                count = verdicts.setdefault((about["case"], name), collections.Counter())
-                count[failed, result["verdict"], costs] += 1
-
-
-def note(words, message, about, torch=None):
-    """Add one recorded message to `words`; a fix may have sent the run to another torch."""
-    version = "torch-" + ".".join((torch or about["torch"]).split(".")[:2])
-    words.setdefault(flat(plain(message)), set()).add((about["case"], version, about["device"]))
+    data, fixes = recorded_file(), {}
+    words = {said: set(map(tuple, places)) for said, places in data["words"].items()}
+    for case, fix, said, verdict, costs, times in data["fixes"]:
+        count = fixes.setdefault((case, fix), collections.Counter())
+        count[said, verdict, tuple(costs)] = times
+    return words, fixes
 
 
 def same_words(part):
@@ -504,11 +477,9 @@ def measured(fix, case, hit):
             + ", ".join(said) + (f" ({', '.join(costs)})" if costs else ""))
 
 
-@functools.cache
 def notebook(case):
-    """File name of a case's notebook, found without importing the case, which needs torch."""
-    source = (ROOT / "cases" / case / "case.py").read_text(encoding="utf-8")
-    return re.search(r"notebook=\"([^\"]+)\"", source)[1]
+    """File name of a case's notebook."""
+    return recorded_file()["notebooks"][case]
 
 
 # --- the command line -------------------------------------------------------------------------
@@ -534,12 +505,12 @@ def do_explain(args):
     return 0
 
 
-def main(argv):
-    """`python -m cases explain`, without the import of torch that other commands need."""
-    parser = OneLineParser(prog="python -m cases explain", description=__doc__.splitlines()[0])
+def main(argv, program="python -m cases"):
+    """`explain` of a program, without the import of torch that other commands need."""
+    parser = OneLineParser(prog=f"{program} explain", description=__doc__.splitlines()[0])
     add_arguments(parser)
     try:
-        return obey(lambda: do_explain(parser.parse_args(argv)))
+        return obey(lambda: do_explain(parser.parse_args(argv)), program=program)
     except BrokenPipeError:  # as by `| head`; what is still to be written has no reader either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
