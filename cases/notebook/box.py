@@ -11,6 +11,7 @@ import traitlets
 
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages.reader import LIMIT, explain, notebook
+from cases.halftruths.pages import page
 
 # The answer's own style is inline; this is the form's, and room around the answer's cells.
 STYLE = """<style>
@@ -179,11 +180,12 @@ class Box:
         """The answer as HTML, with a link to its notebook; empty where there is none."""
         if not self.answer:
             return ""
-        page = self.answer._repr_html_()
+        shown = self.answer._repr_html_()
         for case in [reading.case for reading in self.answer.readings[:1] if reading.case]:
-            name = notebook(case)
-            page = page.replace(f">{name}</td>", f'><a href="{name}">{name}</a></td>')
-        return page
+            name = notebook(case)  # it lies beside the one that the box is in
+            shown = shown.replace(f">{page(name)}</td>",
+                                  f'><a href="{name}">{name}</a>, {page(name)}</td>')
+        return shown
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         """The widget, and what stays of it when the notebook is saved or exported."""

@@ -409,7 +409,8 @@ def test_a_text_in_an_encoding_that_it_names_runs(write, ask):
 def test_the_readme_has_the_lines_that_are_tried_here():
     readme = (torches.ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## On your own traceback\n")[1].split("\n## ")[0]
-    for line in (HOOK, CONFTEST.strip(), "%load_ext cases.halftruths", "%autopsy", "python -m cases autopsy"):
+    for line in (HOOK, CONFTEST.strip(), "%load_ext cases.halftruths", "%autopsy",
+                 "python -m cases autopsy"):
         assert f"`{line}" in section
 
 
@@ -535,7 +536,8 @@ try:
     step(batch)
 except RuntimeError as error:
     raise ValueError("bad step") from error
-""", "%autopsy", "a = (", "%autopsy", "step(batch.to('meta'))", "%autopsy", "%reload_ext cases.halftruths", """
+""", "%autopsy", "a = (", "%autopsy", "step(batch.to('meta'))", "%autopsy",
+    "%reload_ext cases.halftruths", """
 import gc, sys
 del batch, _
 for number in list(Out):  # what the user sees again under Out[6]
