@@ -6,7 +6,8 @@
     python -m cases.notebook.runner --refresh                execute in place and tidy
 
 Executed copies go to build/notebooks/, one folder an invocation; build/report.html shows the
-newest. Exit 0: all ran. Exit 1: one or more did not. Exit 2: bad arguments, nothing was run.
+newest, and report.xml (JUnit) and report.json beside it say the same to a program. Exit 0: all
+ran. Exit 1: one or more did not, or nothing can be written. Exit 2: bad arguments, nothing was run.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import ast
 import functools
 import hashlib
 import html
+import json
 import logging
 import os
 import re
@@ -23,6 +25,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
 from cases.notebook import fast_start  # noqa: F401
 
@@ -456,6 +459,33 @@ def write_report(results, path):
     replace(path, page)
 
 
+def write_json(results, path):
+    """Write a list of all results: notebook, parameters, ok, seconds, said and tail."""
+    records = [{"notebook": result.job.notebook.stem, "parameters": result.job.parameters,
+                "ok": result.ok, "seconds": round(result.seconds, 1), "said": result.said,
+                "tail": result.tail} for result in results]
+    replace(path, json.dumps(records, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_junit(results, path):
+    """Write JUnit XML, which the services that run tests show notebook by notebook."""
+    suite = ElementTree.Element("testsuite", name="notebooks", tests=str(len(results)), errors="0",
+                                failures=str(sum(not result.ok for result in results)),
+                                time=f"{sum(result.seconds for result in results):.1f}")
+    for result in results:
+        case = ElementTree.SubElement(suite, "testcase", classname="notebooks",
+                                      name=result.job.name, time=f"{result.seconds:.1f}")
+        if not result.ok:
+            failure = ElementTree.SubElement(case, "failure", message=printable(result.said))
+            failure.text = printable(result.tail)
+    replace(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+
+
+def printable(text):
+    """A text without the control characters that XML has no way to write."""
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "", text)
+
+
 def row_of(result, folder):
     job = result.job
     name = html.escape(job.notebook.stem)
@@ -538,6 +568,16 @@ def main(argv=None):
     except BadInput as error:
         print(f"run_notebooks: {error}", file=sys.stderr)
         return 2
+    try:
+        return run_jobs(jobs, args)
+    except OSError as error:  # a folder that cannot be made, a disk that is full
+        print(f"run_notebooks: {error.filename or args.out}: {error.strerror or error}; "
+              "--out DIR writes elsewhere", file=sys.stderr)
+        return 1
+
+
+def run_jobs(jobs, args):
+    """Run jobs, print a line for each and write the reports; return the exit status."""
     runs = args.out / "notebooks"
     runs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=runs))
@@ -549,6 +589,8 @@ def main(argv=None):
     results = run_all(work, jobs, args.jobs, lambda result: print(line_of(result), flush=True))
     report = args.out / "report.html"
     write_report(results, report)
+    write_json(results, report.with_suffix(".json"))
+    write_junit(results, report.with_suffix(".xml"))
     failed = sum(not result.ok for result in results)
     print(f"{len(results) - failed} of {len(results)} runs as they should be; "
           f"report: {shown(report.resolve())}")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import notebook_checks
@@ -187,3 +188,31 @@ def test_committed_notebooks_are_tidy():
         again = runner.tidy(nbformat.read(path, as_version=4), before)
         stored = json.loads(Path(path).read_text(encoding="utf-8"))
         assert json.loads(nbformat.writes(again)) == stored, f"{path.name}: make notebooks"
+
+
+def test_the_reports_for_programs_say_what_became_of_each(tmp_path):
+    results = [runner.Result(Job(tmp_path / "a.ipynb"), True, 1.25),
+               runner.Result(Job(tmp_path / "b.ipynb", {"dtype": "float16"}), False, 2.0,
+                             "it <broke>", "line \x1b[31m1\nline 2")]
+    runner.write_json(results, tmp_path / "report.json")
+    runner.write_junit(results, tmp_path / "report.xml")
+    first, second = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert first == {"notebook": "a", "parameters": {}, "ok": True, "seconds": 1.2, "said": "",
+                     "tail": ""}
+    assert (second["ok"], second["said"], second["parameters"]) == (
+        False, "it <broke>", {"dtype": "float16"})
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    failure = suite.find("testcase[@name='b dtype=float16']/failure")
+    assert failure.get("message") == "it <broke>" and failure.text == "line [31m1\nline 2"
+    assert suite.find("testcase[@name='a']/failure") is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.xml"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert runner.main(["00_start_here", "--out", str(tmp_path / "file")]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("run_notebooks: ") and said.err.count("\n") == 1
+    assert str(tmp_path / "file") in said.err and "Traceback" not in said.err
+    assert (tmp_path / "file").read_text() == "mine"
