@@ -35,7 +35,7 @@ UNSTABLE = {
 
 def compare(notebook):
     """Run a notebook under strict nbval; return (differences found, what nbval printed)."""
-    start = "from cases.notebook import fast_start, pytest, sys; sys.exit(pytest.main())"
+    start = "from cases.notebook import fast_start; import pytest, sys; sys.exit(pytest.main())"
     path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", start, "-q", "-p", "no:cacheprovider", "--color=no", "--nbval",
