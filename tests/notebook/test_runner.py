@@ -103,7 +103,7 @@ Panel()"""
 def test_two_invocations_at_once_share_no_file(tmp_path):
     wait = "import time\ntime.sleep(1)\nprint(dtype)"
     path = write_notebook(tmp_path / "slow.ipynb", CHECK, wait)
-    command = [sys.executable, ROOT / "tests" / "runner.py", path, "--out", tmp_path / "b"]
+    command = [sys.executable, "-m", "cases.notebook.runner", path, "--out", tmp_path / "b"]
     started = [
         subprocess.Popen([*command, "-p", "dtype", dtype], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
