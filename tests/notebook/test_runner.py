@@ -13,7 +13,7 @@ import pytest
 from conftest import write_notebook
 
 from cases.notebook import runner
-from cases.notebook.runner import ROOT, Job
+from cases.notebook.runner import Job
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
