@@ -32,7 +32,7 @@ RUNS = {
     ),
     "swallowed in a panel's callback": (
         [
-            "import cases\nfrom cases.lab import panel\n"
+            "import cases\nfrom cases.notebook import panel\n"
             "case = cases.load('encoder_bf16')\nshown = panel.Panel(case)",
             BOOM.format("lost in the browser") + "panel.ask = lambda *args: boom()\n"
             "shown.set(disable_nested_tensor=True)",
