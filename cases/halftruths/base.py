@@ -15,10 +15,10 @@ class OneLineParser(argparse.ArgumentParser):
         raise BadInput(message)
 
 
-def obey(command, *args, program="python -m cases"):
+def obey(command, program="python -m cases"):
     """Return a command's exit code; BadInput becomes one line on standard error, and 2."""
     try:
-        return command(*args)
+        return command()
     except BadInput as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2

@@ -7,10 +7,9 @@ them. A test is red where it is not what the evidence says.
 """
 
 import collections
-import json
+from types import SimpleNamespace
 
 import cases
-from cases.halftruths.base import BadInput
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
 from cases.lab import evidence
@@ -23,49 +22,43 @@ def gathered(root=ROOT):
     """Read all evidence: ({words: {(case, torch id, device), ...}}, {(case, fix): Counter}).
 
     The Counter has (words, verdict, costs) of the fix alone, each program that fails without it
-    by those words counted once a torch and device. Raises BadInput, in one line, for a file that
-    is damaged.
+    by those words counted once a torch and device. Raises as evidence.load does.
     """
     words, verdicts = {}, {}
     for path in sorted(root.glob("cases/*/evidence/*torch-*-*.json")):
-        try:
-            read(path, words, verdicts)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            name = f"{path.name} of case {path.parent.parent.name}"
-            raise BadInput(f"{name} is damaged or of a newer format ({error}); "
-                           "record it again") from None
+        said, counts = evidence.load(path, SimpleNamespace(name=path.parent.parent.name), told)
+        for message, about in said:
+            words.setdefault(message, set()).add(about)
+        for fix, key in counts:
+            verdicts.setdefault(fix, collections.Counter())[key] += 1
     return words, verdicts
 
 
-def read(path, words, verdicts):
-    """Add what one file of evidence holds to `words` and `verdicts`."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    if data["format"] != evidence.FORMAT:
-        raise ValueError(f"format {data['format']}, not {evidence.FORMAT}")
+def told(data):
+    """What one file of evidence holds: ([(words, (case, torch id, device)), ...],
+    [((case, fix), (words, verdict, costs)), ...])."""
     about = data["provenance"]
     results = data.get("results", {})
-    for result in results.values():
-        if result["error"]:
-            note(words, result["error"]["message"], about, result.get("torch"))
+    said = [noted(result["error"]["message"], about, result.get("torch"))
+            for result in results.values() if result["error"]]
     for rows in (part for part in data.values() if isinstance(part, list)):
-        for said in (cell for row in rows for cell in row if isinstance(cell, str)):
-            if hit := reader.EXCEPTION.match(said):
-                note(words, said[hit.end():], about)
+        said += [noted(cell[hit.end():], about) for row in rows for cell in row
+                 if isinstance(cell, str) and (hit := reader.EXCEPTION.match(cell))]
+    counts = []
     for _, by_result in data.get("outcomes", ()):
         alone = {name: results[key] for key, sets in by_result.items() for name in sets}
         if alone[""]["verdict"] == "fails":
             failed = reader.flat(plain(alone[""]["error"]["message"]))
-            for name, result in alone.items():
-                costs = tuple(cost["kind"] for cost in result["costs"])
-                count = verdicts.setdefault((about["case"], name), collections.Counter())
-                count[failed, result["verdict"], costs] += 1
+            counts += [((about["case"], name), (failed, result["verdict"],
+                                                tuple(cost["kind"] for cost in result["costs"])))
+                       for name, result in alone.items()]
+    return said, counts
 
 
-def note(words, message, about, torch=None):
-    """Add one recorded message to `words`; a fix may have sent the run to another torch."""
+def noted(message, about, torch=None):
+    """A recorded message's words, and where they were said; a fix may have run another torch."""
     version = "torch-" + ".".join((torch or about["torch"]).split(".")[:2])
-    words.setdefault(reader.flat(plain(message)), set()).add(
-        (about["case"], version, about["device"]))
+    return reader.flat(plain(message)), (about["case"], version, about["device"])
 
 
 def text(words, verdicts):

@@ -61,10 +61,6 @@ class Autopsy:
         keys = "error where odd road cure case sure said autocast asks".split()
         return {key: getattr(self, key) for key in keys}
 
-    @property
-    def census(self):
-        return self.why
-
     def rows(self):
         """What to show under the error, as [(name, [line, ...], is code)]: the cure first."""
         found = [("what", [self.said], False)]

@@ -159,7 +159,7 @@ def test_nothing_of_a_models_own_is_called():
 
     found = finds(read(caught(run, model)), "x")
     assert found.where["module"] == "0"
-    assert found.census == "because 20 of 20 parameters of the model are float16"
+    assert found.why == "because 20 of 20 parameters of the model are float16"
 
 
 class Subclass(torch.Tensor):
