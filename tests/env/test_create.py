@@ -623,9 +623,14 @@ def test_what_the_system_refuses_is_one_line(create, monkeypatch, capsys, number
 
 # ------------------------------------------------------------------ stopped by a signal
 
+# As from a terminal: what runs the tests may ignore signals, as nohup and a shell's & do, and its
+# children inherit that. create.py leaves it so: who starts it under nohup wants it.
 DRIVER = """
-import sys
+import signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 sys.path.insert(0, {env!r})
 import create
 create.ROOT = Path({root!r})
