@@ -22,5 +22,6 @@ evidence: env ## every case recorded on every torch that can be had: what is mis
 	$(VENV) env/evidence.py $(ARGS)
 check: env ## every failure still fails, every fix still does what it says
 	$(VENV) -m cases check
-clean: ## what was installed or built, removed
-	rm -rf .venv .torches build .pytest_cache .ruff_cache
+clean: ## what was installed or built here, removed
+	rm -rf build .pytest_cache .ruff_cache
+	@$(PYTHON) env/create.py --remove

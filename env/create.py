@@ -10,7 +10,7 @@ an interrupted run left is made anew.
     python3 env/create.py --only main         .venv alone
     python3 env/create.py torch-2.6           that torch alone; torches.toml lists them
     python3 env/create.py --cuda torch-2.6    as its CUDA build, several gigabytes
-    python3 env/create.py --remove torch-2.6  deletes it
+    python3 env/create.py --remove torch-2.6  deletes it; without ID all that was made
     python3 env/create.py --unpack            as if Debian's python3-torch were not installed
 
 It uses the standard library only, because it runs before anything is installed, and no syntax
@@ -804,7 +804,7 @@ def make_older(torch_id, allow_cuda=False, unpack=False):
 
 
 def remove(torch_id):
-    """Delete a torch made here, if there is one. Debian's own stays installed."""
+    """Delete an environment made here, if there is one. Debian's own torch stays installed."""
     home = check_place(torch_id)
     if not home.exists():
         return
@@ -856,15 +856,15 @@ def parse(arguments):
     parser.add_argument("--cuda", action="store_true", help="permit torch's CUDA build")
     parser.add_argument("--unpack", action="store_true",
                         help="unpack Debian's torch even where it is installed")
-    parser.add_argument("--remove", action="store_true", help="delete torches that were made")
+    parser.add_argument("--remove", action="store_true", help="delete these, if they were made here; without ID all of them")
     given = parser.parse_args(arguments)
     named = given.ids + ([given.only] if given.only else [])
     given.ids = [MAIN if torch_id == "main" else torch_id for torch_id in named]
     for torch_id in given.ids:
         if torch_id not in allowed:
             parser.error(f"unknown torch {torch_id!r}; allowed: main, {', '.join(allowed)}")
-    if given.remove and (not given.ids or MAIN in given.ids):
-        parser.error(f"--remove takes one or more of: {', '.join(allowed[1:])}")
+    if given.remove and not given.ids:
+        given.ids = allowed
     return given
 
 
@@ -879,8 +879,13 @@ def main(arguments):
             check_place(torch_id)
         if given.remove:
             for torch_id in given.ids:
-                remove(torch_id)
-                say(f"{torch_id} is gone")
+                if check_place(torch_id).exists():
+                    remove(torch_id)
+                    say(f"{torch_id} is gone")
+            with contextlib.suppress(OSError):
+                (ROOT / ".torches" / "declined.json").unlink()
+            with contextlib.suppress(OSError):  # another torch is in it
+                (ROOT / ".torches").rmdir()
             return 0
         if not given.ids or MAIN in given.ids:
             make_main(given.cuda)

@@ -1,6 +1,14 @@
-"""Shared by the tests: kernels of this Python, small notebooks, and the count of caught faults."""
+"""Shared by the tests: kernels of this Python, small notebooks, the two workers, the faults caught.
+
+pytest-xdist runs two tests at once, in two workers. A file's tests stay together and in order, for
+some share what is dear to make; those of the files in APART are long, and each goes where there is
+time. `pytest -n 0` runs all in one process.
+"""
 
 import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: a core a worker
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import nbformat
 import pytest
@@ -38,23 +46,42 @@ def write_notebook(path, *sources, tags=(), parameters=PARAMETERS):
     return path
 
 
+# ------------------------------------------------------------------ two workers
+
+APART = ("test_exercises.py", "test_stored_outputs.py", "test_runner.py", "test_notebook_faults.py")
+
+
+def pytest_collection_modifyitems(items):
+    """The files with long tests first, so that no worker is left with one at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return nodeid if file.endswith(APART) else file
+
+    return ByFile(config, log)
+
+
 # ------------------------------------------------------------------ "gate: 12 of 12 faults caught"
 
-faults = {}
+faults = {}  # by test: whether the gate caught it
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "fault: the gate must catch it; counted at the end")
 
 
-def pytest_collection_finish(session):
-    marked = [item for item in session.items if item.get_closest_marker("fault")]
-    faults.update({item.nodeid: False for item in marked})
-
-
 def pytest_runtest_logreport(report):
-    if report.when == "call" and report.nodeid in faults:
-        faults[report.nodeid] = report.passed
+    """From reports alone: with workers, this process collects nothing."""
+    if "fault" in report.keywords and report.when != "teardown":
+        faults[report.nodeid] = report.when == "call" and report.passed
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -18,7 +18,7 @@ RULES = {
     "halftruths": ((), {"pip"}),
     "lab": (("cases", "cases.advice", "cases.lab", "cases.halftruths"), set()),
     "notebook": (("cases",), {"ipywidgets", "anywidget", "traitlets", "matplotlib", "PIL",
-                              "nbformat", "nbclient", "nbconvert", "papermill", "tqdm"}),
+                              "nbformat", "nbclient", "nbconvert", "papermill", "psutil", "tqdm"}),
 }
 
 

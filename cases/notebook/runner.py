@@ -8,10 +8,12 @@
 Executed copies go to build/notebooks/, one folder an invocation; build/report.html shows the
 newest, and report.xml (JUnit) and report.json beside it say the same to a program. Exit 0: all
 ran. Exit 1: one or more did not, or nothing can be written. Exit 2: bad arguments, nothing was run.
+Exit 130 or 143: it was asked to stop, and has ended the kernels.
 """
 
 import argparse
 import ast
+import contextlib
 import functools
 import hashlib
 import html
@@ -19,6 +21,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +35,7 @@ from cases.notebook import fast_start  # noqa: F401
 # isort: split
 import nbformat
 import papermill
+import psutil
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError, strip_color
 from tqdm import tqdm
@@ -304,9 +308,24 @@ def run_all(work, jobs, at_once, done):
                 done(future.result())
                 bar.update()
         except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            # A kernel is in a session of its own: a terminal's Ctrl-C does not reach it.
+            for child in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
             raise
     return [future.result() for future in waiting]
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked this process to stop. number: which."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+def stop(number, frame):
+    raise Stopped(number)
 
 
 def line_of(result):
@@ -536,7 +555,7 @@ def parse(argv):
     )
     parser.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="default: all of them")
     parser.add_argument("-p", "--parameter", nargs=2, action="append", default=[],
-                        metavar=("NAME", "VALUE"), help="set a parameter")
+                        metavar=("NAME", "VALUE"), help="set a parameter; NAME=VALUE is the same")
     parser.add_argument("--variants", action="store_true",
                         help="also the other dtypes, and wrong values, which must be refused")
     parser.add_argument("--refresh", action="store_true",
@@ -547,7 +566,11 @@ def parse(argv):
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), metavar="N",
                         help="how many at once (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=BUILD, metavar="DIR", help="default: build")
-    args = parser.parse_intermixed_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser.parse_intermixed_args([
+        part for before, word in zip(["", *argv], argv, strict=False)
+        for part in (word.split("=", 1) if before in ("-p", "--parameter") else [word])
+    ])
     if args.refresh and (args.parameter or args.variants):
         raise BadInput("--refresh stores the outputs of the default parameters: leave -p and "
                        "--variants out")
@@ -570,6 +593,10 @@ def main(argv=None):
         return 2
     try:
         return run_jobs(jobs, args)
+    except KeyboardInterrupt as stopped:
+        print("run_notebooks: stopped; its kernels are ended, and no report is written",
+              file=sys.stderr)
+        return 128 + getattr(stopped, "number", signal.SIGINT)
     except OSError as error:  # a folder that cannot be made, a disk that is full
         print(f"run_notebooks: {error.filename or args.out}: {error.strerror or error}; "
               "--out DIR writes elsewhere", file=sys.stderr)
@@ -598,4 +625,5 @@ def run_jobs(jobs, args):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(main())

@@ -112,8 +112,6 @@ def test_without_the_venv_module_it_says_what_to_install(create, monkeypatch):
         (["--only", "torch-9"], "unknown torch 'torch-9'; allowed: main, "),
         (["main2"], "unknown torch 'main2'; allowed: main, "),
         (["--gpu"], "unrecognized arguments: --gpu"),
-        (["--remove"], "--remove takes one or more of: torch-1.13, torch-2.0, "),
-        (["--remove", "main"], "--remove takes one or more of: torch-1.13, torch-2.0, "),
         (["--remove", "torch-9"], "unknown torch 'torch-9'; allowed: main, "),
     ],
 )
@@ -426,8 +424,19 @@ def listing(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
+def test_all_that_was_made_here_is_gone_and_nothing_else(create, monkeypatch):
+    main_made(create, monkeypatch)
+    linux(monkeypatch, create)
+    create.make_older("torch-2.6")
+    create.write_json(create.ROOT / ".torches" / "declined.json", {})
+    (create.ROOT / "mine").write_text("")
+    assert create.main(["--remove"]) == 0
+    assert [name for name in listing(create.ROOT) if not name.startswith("build")] == ["mine"]
+
+
 @pytest.mark.parametrize("place, arguments", [
     (".venv", []),
+    (".venv", ["--remove"]),
     (".venv", ["--only", "main"]),
     (".torches", ["torch-2.6"]),
     (".torches", ["--remove", "torch-2.6"]),
@@ -455,6 +464,7 @@ def test_a_link_is_refused_and_its_target_untouched(
 
 @pytest.mark.parametrize("place, arguments", [
     (".venv", []),
+    (".venv", ["--remove"]),
     (".torches/torch-2.6", ["torch-2.6"]),
     (".torches/torch-2.6", ["--remove", "torch-2.6"]),
 ])

@@ -50,24 +50,14 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, kernels):
-    """All runs of RUNS, two at once."""
-    folder = tmp_path_factory.mktemp("runs")
-    jobs = []
-    for number, (name, (sources, _)) in enumerate(RUNS.items()):
-        tags = {0: ["raises-exception"]} if "its tag" in name else {}
-        jobs.append(Job(write_notebook(folder / f"fault{number}.ipynb", *sources, tags=tags)))
-    copies = tmp_path_factory.mktemp("copies")
-    done = runner.run_all(lambda job: run(job, copies), jobs, 2, lambda result: None)
-    return dict(zip(RUNS, done, strict=True))
-
-
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_fails_where_the_notebook(name, results):
-    result = results[name]
+def test_a_run_fails_where_the_notebook(name, tmp_path):
+    sources, said = RUNS[name]
+    tags = {0: ["raises-exception"]} if "its tag" in name else {}
+    notebook = write_notebook(tmp_path / "fault.ipynb", *sources, tags=tags)
+    result = run(Job(notebook), tmp_path / "copies")
     assert not result.ok
-    assert re.search(RUNS[name][1], result.said)
+    assert re.search(said, result.said)
     assert "\n" not in result.said
 
 

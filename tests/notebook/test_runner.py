@@ -1,14 +1,19 @@
 """The command that runs the notebooks: every committed one, and its own behaviour on small ones."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import nbclient
 import nbformat
 import notebook_checks
+import psutil
 import pytest
 from conftest import write_notebook
 
@@ -21,14 +26,46 @@ CHECK = """if dtype not in ("float16", "bfloat16"):
     raise ValueError(f"unknown dtype {dtype!r}; allowed: float16, bfloat16")"""
 
 
+NOTEBOOKS = notebook_checks.notebooks()
+VARIANTS = [job for path in NOTEBOOKS for job in runner.variants(path, {})]
+DTYPES = [job for job in VARIANTS if job.parameters and not job.refuse]
+REFUSED = [job for job in VARIANTS if job.refuse]
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_every_notebook_with_every_variant(capsys):
-    """Defaults and the other dtypes must run; a wrong value must be refused in one line."""
-    code = runner.main(["--variants", "--jobs", "2"])
-    said = capsys.readouterr().out
-    assert code == 0, said
-    assert said.count("refused ") == 3 * len(notebook_checks.notebooks())
+def test_a_notebook_with_every_variant(capsys, tmp_path):
+    """The default and the other dtype must run, and three wrong values be refused in one line."""
+    assert runner.main(["01", "--variants", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    said = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["ok", "ok", "refused", "refused", "refused", "5"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", DTYPES, ids=lambda job: job.file_name)
+def test_a_notebook_with_another_dtype(job, tmp_path):
+    """Each notebook runs with its default in test_stored_outputs.py, which compares besides."""
+    result = runner.run(job, tmp_path)
+    assert result.ok, result.said
+
+
+@pytest.mark.slow
+def test_every_notebook_refuses_every_wrong_value():
+    """Of each, the cells up to the one that looks at its parameters, all in one kernel."""
+    cells, ends = [], []
+    for job in REFUSED:
+        code = runner.code_cells(nbformat.read(job.notebook, as_version=4))
+        end = next(at for at, cell in enumerate(code) if "lesson.parameters(" in cell.source)
+        wrong = f"{job.refuse} = {job.parameters[job.refuse]!r}"
+        first, *others = [cell.source for cell in code[:end + 1]]
+        cells += ["%reset -f", f"{first}\n{wrong}", *others]
+        ends.append(len(cells) - 1)
+    notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
+    nbclient.execute(notebook, cwd=runner.NOTEBOOKS, kernel_name="python3", allow_errors=True)
+    raised = {number: output for number, cell in enumerate(notebook.cells)
+              for output in cell.outputs if output.output_type == "error"}
+    assert sorted(raised) == ends
+    for job, end in zip(REFUSED, ends, strict=True):
+        assert runner.not_refused(job, raised[end], raised[end].evalue) == "", job.name
 
 
 # ------------------------------------------------------------------ bad arguments
@@ -116,6 +153,35 @@ def test_two_invocations_at_once_share_no_file(tmp_path):
     assert len(folders) == 2
     copies = sorted(copy.name for folder in folders for copy in folder.glob("*.ipynb"))
     assert copies == ["slow-dtype=bfloat16.ipynb", "slow-dtype=float16.ipynb"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_kernels(tmp_path, number, code):
+    note = tmp_path / "pid"
+    wait = f"import os, time, pathlib\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))"
+    path = write_notebook(tmp_path / "slow.ipynb", wait, "time.sleep(50)")
+    # As from a terminal: under nohup or a shell's & the tests and their children ignore SIGINT.
+    start = ("import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+             "runpy.run_module('cases.notebook.runner', run_name='__main__', alter_sys=True)")
+    process = subprocess.Popen([sys.executable, "-c", start, path, "--out", tmp_path / "b"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 60
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < limit and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (out, err) == ("", "run_notebooks: stopped; its kernels are ended, and no report is "
+                              "written\n")
+    assert process.returncode == code
+    assert not psutil.pid_exists(int(note.read_text()))
+    assert not (tmp_path / "b" / "report.html").exists()
+
+
+def test_a_parameter_may_be_written_with_an_equals_sign():
+    assert runner.parse(["01", "-p", "dtype=a=b", "-p", "torch", "c"]).parameter == [
+        ["dtype", "a=b"], ["torch", "c"]]
 
 
 def test_parameters_with_annotations_are_known(tmp_path):

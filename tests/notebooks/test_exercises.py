@@ -1,7 +1,6 @@
 """Every exercise must fail as it stands and pass with its solution: each notebook in one kernel."""
 
 import ast
-from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import notebook_checks
@@ -24,18 +23,11 @@ def judged(path, folder):
     return list(notebook_checks.judge_exercises(nbformat.read(result.copy, as_version=4)))
 
 
-@pytest.fixture(scope="module")
-def verdicts(kernels, tmp_path_factory):
-    """{notebook: future of what is wrong with it}, two at once."""
-    folder = tmp_path_factory.mktemp("exercises")
-    with ThreadPoolExecutor(2) as pool:
-        yield {path: pool.submit(judged, path, folder) for path in NOTEBOOKS}
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_exercises(path, verdicts):
-    assert verdicts[path].result() == []
+def test_exercises(path, tmp_path):
+    assert judged(path, tmp_path) == []
 
 
 def test_a_solution_replaces_its_stub_only():

@@ -2,7 +2,6 @@
 
 import configparser
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import notebook_checks
 import pytest
@@ -16,17 +15,10 @@ pytestmark = pytest.mark.usefixtures("kernels")
 NOTEBOOKS = notebook_checks.notebooks()
 
 
-@pytest.fixture(scope="module")
-def compared(kernels):
-    """{notebook: future of its comparison}, two at once."""
-    with ThreadPoolExecutor(2) as pool:
-        yield {path: pool.submit(notebook_checks.compare, path) for path in NOTEBOOKS}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_as_stored(path, compared):
-    differs, said = compared[path].result()
+def test_outputs_are_as_stored(path):
+    differs, said = notebook_checks.compare(path)
     assert not differs, said
 
 
