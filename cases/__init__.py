@@ -2,8 +2,10 @@
 
 import importlib
 
-NAMES = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "lost_updates",
-         "mask_overflow", "grad_scaler")
+RECORDED = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "lost_updates",
+            "mask_overflow", "grad_scaler")
+DRAFTS = ()  # not yet recorded on every torch: tested as the others are, and in no index
+NAMES = RECORDED + DRAFTS
 
 
 def load(name):

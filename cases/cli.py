@@ -1,4 +1,4 @@
-"""The command line: python -m cases list | run | check | record | advice | torches | explain | …
+"""The command line: python -m cases list | run | check | record | new | advice | torches | …
 
 Exit 0: it did what was asked (a reproduced failure is success). Exit 1: `check` found a
 difference, or the script of `autopsy` raised. Exit 2: bad input, with one line on standard error
@@ -14,7 +14,7 @@ import cases
 from cases.halftruths import script
 from cases.halftruths.base import BadInput, OneLineParser, number, obey
 from cases.halftruths.messages import reader
-from cases.lab import advice, emulate, evidence, gate, torches
+from cases.lab import advice, emulate, evidence, gate, new, torches
 from cases.lab.case import Missing, Silent
 from cases.lab.outcome import verdict_of
 from cases.lab.run import ask, check_device
@@ -47,6 +47,8 @@ def parser():
     command("check", "the two-sided gate: what was recorded must still happen", several=True)
     sub = command("record", "run every case and keep the outcomes as evidence", several=True)
     sub.add_argument("--out", metavar="DIR", help="a folder, instead of each case's own")
+    sub = command("new", "write a new case: its folder, and a notebook", torch=False, device=False)
+    sub.add_argument("name", metavar="NAME", help="lower-case words joined by _, as in kv_cache")
     sub = command("advice", "what articles recommend, tried: is it true, and where?")
     sub.add_argument("ids", nargs="*", metavar="ID", help="such as A2; default: all")
     sub.add_argument("--json", action="store_true")
@@ -88,7 +90,8 @@ def do_list(args):
         print(json.dumps([entry(case) for case in chosen(())], indent=1))
         return 0
     for case in chosen(()):
-        print(f"{case.name}: {case.title}")
+        draft = " (a draft)" if case.name in cases.DRAFTS else ""
+        print(f"{case.name}: {case.title}{draft}")
         for factor in case.factors:
             print(f"  factor {factor.name}: {', '.join(factor.values)}")
         for fix in case.fixes:
@@ -102,6 +105,7 @@ def entry(case):
         "case": case.name,
         "title": case.title,
         "notebook": case.notebook,
+        "draft": case.name in cases.DRAFTS,
         "error": None if silent else {"type": case.headline.type, "message": case.headline.text},
         "symptom": case.headline.text if silent else None,
         "factors": {factor.name: list(factor.values) for factor in case.factors},
@@ -172,15 +176,42 @@ def do_check(args):
 
 
 def do_record(args):
-    torch_id = torch_to_run(args)
+    torch_id, failed = torch_to_run(args), 0
     for case in gate.units(args.cases):
         try:
             written = gate.record(case, torch_id, args.device, args.out, Count(case))
         except Missing as error:
             print(f"- {case.name}: not recorded, {error}")
             continue
+        except RuntimeError as error:  # its interpreter died, or gave no answer
+            print(f"✗ {case.name} on {torch_id}: not recorded, {error}")
+            failed = 1
+            continue
         for path, items in written:
             print(f"✓ {case.name}: {items} outcomes in {path}")
+        if not args.out and case is not advice.COLLECTION:
+            print("".join(f"  {line}\n" for line in headline_to_say(case)), end="")
+    return failed
+
+
+def headline_to_say(case):
+    """Lines on what case.py should say of its headline's torches, if it says something else."""
+    seen = {torch_id: evidence.find(case, None, (), torch_id)
+            for torch_id, device in evidence.files(case) if device == "cpu"}
+    met = tuple(torch_id for torch_id, said in seen.items() if case.headline.met_by(said))
+    if set(met) == set(case.headline.torches):
+        return []
+    return [f"recorded so far, the headline is met on these torches; put them in case.py: {met!r}",
+            *(f"on {torch_id} the program did this: {said.said}"
+              for torch_id, said in seen.items() if torch_id not in met)]
+
+
+def do_new(args):
+    paths = new.create(args.name)
+    for path in paths:
+        print(f"✓ {path.relative_to(torches.ROOT).as_posix()}")
+    print(f"It runs as it stands: python -m cases run {args.name}. Then make it yours; "
+          "CONTRIBUTING.md says how.")
     return 0
 
 
@@ -244,7 +275,7 @@ def do_torches(args):
     return 0
 
 
-DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record,
+DO = {"list": do_list, "run": do_run, "check": do_check, "record": do_record, "new": do_new,
       "advice": do_advice, "torches": do_torches, "explain": reader.do_explain,
       "autopsy": script.do_autopsy}
 

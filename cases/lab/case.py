@@ -1,5 +1,6 @@
 """What a case is: factors to vary, fixes to try, and a program prepared to run once."""
 
+import ast
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -170,9 +171,13 @@ class Case:
 
     @property
     def digest(self):
-        """Hash of the program and its fixes, so that evidence older than them shows."""
-        texts = [(self.folder / name).read_bytes() for name in ("model.py", "fixes.py", "case.py")]
-        return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+        """Hash of the program and its fixes, so that evidence older than them shows.
+
+        Not of the headline's torches: they are typed after the evidence, which tells them.
+        """
+        texts = [(self.folder / name).read_text("utf-8") for name in ("model.py", "fixes.py")]
+        texts.append(without_torches((self.folder / "case.py").read_text("utf-8")))
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
     def setting(self, chosen=None):
         """Return a whole setting: `chosen` over the defaults, in the factors' order.
@@ -215,6 +220,18 @@ class Case:
                     f"unknown fix {name!r} of case {self.name}; allowed: {', '.join(known)}"
                 )
         return tuple(fix for fix in self.fixes if fix.name in names) + tuple(own)
+
+
+def without_torches(source):
+    """A case.py's text without the tuple that says on which torches its headline is met."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
+             and getattr(node.func, "id", None) in (Headline.__name__, Silent.__name__)]
+    for call in calls:
+        # The last field of both, by its place or by its name.
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "torches"]
+        for value in named or call.args[2:]:
+            source = source.replace(ast.get_source_segment(source, value), "", 1)
+    return source
 
 
 def fixes(article=(), ours=(), trap=()):

@@ -12,6 +12,7 @@ import cases
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages.words import plain, without_numbers
 from cases.lab import advice, evidence, torches
+from cases.lab.case import Missing
 from cases.lab.run import ask, smallest_sufficient
 
 
@@ -97,9 +98,13 @@ def check(case, torch_id, device="cpu", known=None):
 
     known: the recorded Outcomes; by default those of the case's evidence. Then it is also proved
         that no evidence, of whatever torch, is older than the case it speaks of.
+
+    Raises Missing where a torch lacks what the case needs, or a draft was not recorded on it.
     """
     if case is advice.COLLECTION:
         return advice.check(torch_id, device)
+    if case.name in cases.DRAFTS and not evidence.recorded(case, torch_id, device):
+        raise Missing(f"a draft that was not recorded on {torch_id}, {device}")
     found = headline(case, torch_id, device)
     if known is None:
         found += [f"{case.name}: {name} is older than the case; record it again"

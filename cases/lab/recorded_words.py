@@ -26,7 +26,10 @@ def gathered(root=ROOT):
     """
     words, verdicts = {}, {}
     for path in sorted(root.glob("cases/*/evidence/*torch-*-*.json")):
-        said, counts = evidence.load(path, SimpleNamespace(name=path.parent.parent.name), told)
+        name = path.parent.parent.name
+        if name in cases.DRAFTS:
+            continue
+        said, counts = evidence.load(path, SimpleNamespace(name=name), told)
         for message, about in said:
             words.setdefault(message, set()).add(about)
         for fix, key in counts:
@@ -63,7 +66,7 @@ def noted(message, about, torch=None):
 
 def text(words, verdicts):
     """The file's text: sorted, an item a line."""
-    notebooks = {name: cases.load(name).notebook for name in cases.NAMES}
+    notebooks = {name: cases.load(name).notebook for name in cases.RECORDED}
     rows = [[*pair, *key, times] for pair, count in verdicts.items()
             for key, times in count.items()]
     parts = {

@@ -54,7 +54,7 @@ def index():
 
     One text can have several causes; the headlines come first.
     """
-    every = [cases.load(name) for name in cases.NAMES]
+    every = [cases.load(name) for name in cases.RECORDED]
     found = {case.headline.text: {} for case in every if isinstance(case.headline, Headline)}
     for case in every:
         for torch_id, device in evidence.files(case):
@@ -77,7 +77,7 @@ def index():
 def silent_index():
     """What people say of each failure that raises nothing, and where: notebook and torch."""
     rows = []
-    for case in map(cases.load, cases.NAMES):
+    for case in map(cases.load, cases.RECORDED):
         if isinstance(case.headline, Silent):
             listed = [torch_id for torch_id, device in evidence.files(case) if device == "cpu"]
             met = spans(case.headline.torches, listed)
