@@ -4,7 +4,8 @@ import importlib
 
 RECORDED = ("encoder_bf16", "llama_vision", "chatglm_prefix", "cpu_half", "lost_updates",
             "mask_overflow", "grad_scaler")
-DRAFTS = ()  # not yet recorded on every torch: tested as the others are, and in no index
+# Not yet recorded on every torch: tested as the others are, and in no index.
+DRAFTS = ()
 NAMES = RECORDED + DRAFTS
 
 

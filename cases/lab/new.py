@@ -202,6 +202,7 @@ def create(name, root=ROOT):
     about = {"name": name, "number": number, "title": name.replace("_", " ").capitalize(),
              "notebook": f"{number}_{name}.ipynb"}
     folder = root / "cases" / name
+    with_it = listed[:drafts.start(1)] + with_another(drafts[1], name) + listed[drafts.end(1):]
     texts = {
         folder / "__init__.py": "",
         folder / "model.py": MODEL.substitute(about),
@@ -209,7 +210,7 @@ def create(name, root=ROOT):
         folder / "case.py": CASE.substitute(about),
         root / "notebooks" / about["notebook"]: notebook(about),
         # Last: where something above could not be written, no case is listed that is not there.
-        catalogue: listed[:drafts.start(1)] + with_another(drafts[1], name) + listed[drafts.end(1):],
+        catalogue: with_it,
     }
     return [write_whole(path, text) for path, text in texts.items()]
 

@@ -112,7 +112,7 @@ def use_this_python(scratch):
 
 
 def pick(names):
-    """Return the notebooks named (as name, number, file name or path); all if none is named.
+    """Return the notebooks named (as name, number, case, file name or path); all if none is named.
 
     Raises BadInput for one that does not exist.
     """
@@ -127,7 +127,7 @@ def pick(names):
         if path.suffix == ".ipynb" and path.is_file():
             picked.append(path.resolve())
             continue
-        found = [p for p in known if name in (p.stem, p.name, p.stem.split("_")[0])]
+        found = [p for p in known if name in (p.stem, p.name, *p.stem.split("_", 1))]
         if not found:
             allowed = ", ".join(p.stem for p in known) or "none"
             raise BadInput(f"unknown notebook {name!r}; allowed: {allowed}")
