@@ -223,14 +223,14 @@ class Case:
 
 
 def without_torches(source):
-    """A case.py's text without the tuple that says on which torches its headline is met."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
-             and getattr(node.func, "id", None) in (Headline.__name__, Silent.__name__)]
-    for call in calls:
-        # The last field of both, by its place or by its name.
-        named = [keyword.value for keyword in call.keywords if keyword.arg == "torches"]
-        for value in named or call.args[2:]:
-            source = source.replace(ast.get_source_segment(source, value), "", 1)
+    """A case.py's text, but its headline without torches, and on one line."""
+    for call in ast.walk(ast.parse(source)):
+        if (isinstance(call, ast.Call)
+                and getattr(call.func, "id", "") in (Headline.__name__, Silent.__name__)):
+            written = ast.get_source_segment(source, call)
+            call.args = call.args[:2]  # torches are the third field of both
+            call.keywords = [given for given in call.keywords if given.arg != "torches"]
+            source = source.replace(written, ast.unparse(call))
     return source
 
 

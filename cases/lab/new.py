@@ -84,7 +84,7 @@ CASE = Case(
     name="$name",
     title="$title",
     notebook="$notebook",
-    headline=Headline("RuntimeError", "must have the same dtype", ()),  # on no torch so far
+    headline=Headline("RuntimeError", "must have the same dtype", ()),
     factors=(
         Factor("batch", ("float32", "cast"), "the dtype of the batch: float32, or the model's"),
         Factor("dtype", ("bfloat16", "float16"), "the dtype of the model"),
@@ -167,7 +167,7 @@ lesson.diagnose(answers, raised, dtype="float32")'''),
 
 ```python
 def answers():
-    return ("m1",)
+    return ("input",)
 ```
 
 </details>
