@@ -28,12 +28,13 @@ def ask(capsys, *argv):
 # ------------------------------------------------------------------ bad input
 
 BAD = [
-    ([], "required: list|run|check|record|advice|torches", ""),
+    ([], "required: list|run|check|record|new|advice|torches", ""),
     (["rnu"], "'rnu'", "run"),
     (["run"], "CASE", ""),
     (["run", "encoder"], "unknown case 'encoder'", NAMES),
     (["check", "encoder"], "unknown case 'encoder'", f"{NAMES}, advice"),
     (["record", "encoder"], "unknown case 'encoder'", f"{NAMES}, advice"),
+    (["new", "Kv-Cache"], "'Kv-Cache' cannot be a case's name", "words joined by _"),
     (["advice", "A9"], "unknown advice 'A9'", "A1, A2, "),
     (["advice", "A1", "--torch", "torch-9"], "unknown torch 'torch-9'", "torch-2.13"),
     (["run", "encoder_bf16", "--fix", "nope"], "unknown fix 'nope'", "disable_nested_tensor"),
