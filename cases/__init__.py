@@ -1,4 +1,8 @@
-"""The catalogue: every case by name."""
+"""The catalogue: every case by name. A case is a folder beside this file.
+
+Around them stand `halftruths` (the tools, published alone), `lab` (runs a case and remembers),
+`notebook` (what a cell shows) and `advice` (checks of claims that belong to no case).
+"""
 
 import importlib
 

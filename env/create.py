@@ -856,7 +856,8 @@ def parse(arguments):
     parser.add_argument("--cuda", action="store_true", help="permit torch's CUDA build")
     parser.add_argument("--unpack", action="store_true",
                         help="unpack Debian's torch even where it is installed")
-    parser.add_argument("--remove", action="store_true", help="delete these, if they were made here; without ID all of them")
+    parser.add_argument("--remove", action="store_true",
+                        help="delete these, if they were made here; without ID all of them")
     given = parser.parse_args(arguments)
     named = given.ids + ([given.only] if given.only else [])
     given.ids = [MAIN if torch_id == "main" else torch_id for torch_id in named]

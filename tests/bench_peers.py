@@ -19,7 +19,7 @@ keeps      how many bytes of Python objects and tensors such a pass leaves more 
            tool, as long as its record is held.
 
 PyTorch's own message is taken out of each text first: it is the same for all. Writes
-build/bench_peers.json; --quick leaves out the times; --markdown prints the tables of the README.
+build/bench_peers.json; --quick leaves out the times; --write puts the tables into tests/BENCH.md.
 """
 
 import argparse
@@ -52,10 +52,13 @@ from torch.utils._pytree import tree_leaves
 
 import cases
 from cases.halftruths.dtypes import dtype_name
+from cases.lab.evidence import write_whole
 from cases.lab.run import call, prepare, steady
+from cases.notebook.papers import filled
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "bench_peers.json"
+PAGE = ROOT / "tests" / "BENCH.md"
 LIMIT = 300  # seconds a tool may take for everything
 REPEATS, ENOUGH = 60, 4  # forward passes; fewer, but at least 3, once they took so many seconds
 # One thread's own time, which other work on the machine does not lengthen; Windows has it in steps
@@ -511,7 +514,7 @@ def as_text(results):
 
 
 def markdown(results):
-    """The tables of the README, one a failure."""
+    """The tables of tests/BENCH.md, one a failure."""
     parts = []
     for failure in FAILURES:
         head, *rows = rows_of(results, failure.case)
@@ -521,12 +524,18 @@ def markdown(results):
     return "\n\n".join(parts)
 
 
+def conditions(machine):
+    """What the tables were measured with, in a sentence."""
+    return ("On {date}, torch {torch}, transformers {transformers}, Python {python}, {processor}, "
+            "one thread:".format(**machine))
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tools", nargs="*", metavar="TOOL",
                         help=f"default: all; {', '.join(TOOLS)}")
     parser.add_argument("--quick", action="store_true", help="leave the times out")
-    parser.add_argument("--markdown", action="store_true", help="print the tables of the README")
+    parser.add_argument("--write", action="store_true", help="put the tables into tests/BENCH.md")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     unknown = [tool for tool in args.tools if tool not in TOOLS]
@@ -534,6 +543,10 @@ def main(argv=None):
         print(f"bench_peers: no tool {unknown[0]!r}; allowed: {', '.join(TOOLS)}", file=sys.stderr)
         return 2
     chosen = args.tools or list(TOOLS)
+    if args.write and (args.quick or args.tools):
+        print("bench_peers: --write wants every tool and its times; give it alone",
+              file=sys.stderr)
+        return 2
     if args.here:  # the process that the lines below start
         with contextlib.redirect_stdout(sys.stderr):
             results = {tool: measure(tool, args.quick) for tool in chosen}
@@ -547,10 +560,16 @@ def main(argv=None):
             continue
         answer = ask([sys.executable, __file__, tool, "--here"] + ["--quick"] * args.quick)
         results[tool] = answer.get(tool, answer)
-    machine = {"torch": torch.__version__, "python": platform.python_version(),
-               "processor": platform.machine(), "cores": os.cpu_count(),
-               "date": date.today().isoformat()}
-    print(markdown(results) if args.markdown else as_text(results))
+    machine = {"torch": torch.__version__,
+               "transformers": importlib.metadata.version("transformers"),
+               "python": platform.python_version(), "processor": platform.machine(),
+               "cores": os.cpu_count(), "date": date.today().isoformat()}
+    print(as_text(results))
+    if args.write and len(results) < len(TOOLS):
+        print(f"{PAGE.relative_to(ROOT).as_posix()} stays as it is: not every tool is here")
+    elif args.write:
+        write_whole(PAGE, filled(PAGE.read_text(encoding="utf-8"), "peers",
+                                 f"{conditions(machine)}\n\n{markdown(results)}"))
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps({"machine": machine, "tools": results}, indent=1) + "\n")
     print(f"torch {machine['torch']}, {machine['cores']} cores, one thread; written to "

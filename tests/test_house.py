@@ -83,6 +83,21 @@ def test_nothing_of_ours_is_imported_late(path):
             assert not late, ast.unparse(late[0])
 
 
+def test_the_linter_is_content():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache"], cwd=torches.ROOT,
+                          stdout=subprocess.PIPE, encoding="utf-8")
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_folder_says_what_lives_in_it():
+    """In a docstring, or where there is no package a README: at most fifteen lines."""
+    for path in [*CASES.rglob("__init__.py"), *(torches.ROOT / name / "README.md"
+                                                for name in ("env", "tests"))]:
+        text = path.read_text(encoding="utf-8")
+        said = ast.get_docstring(ast.parse(text)) if path.suffix == ".py" else text
+        assert said and len(said.splitlines()) <= 15, path
+
+
 def test_no_circle_of_imports():
     """Every module of ours can be put above all that it imports."""
     graph = {}

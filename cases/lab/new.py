@@ -13,6 +13,13 @@ from cases.halftruths.base import BadInput
 from cases.lab.base import ROOT
 from cases.lab.evidence import write_whole
 
+INIT = Template('''\
+"""$title: notebook $number.
+
+Begin at model.py, then case.py.
+"""
+''')
+
 MODEL = Template('''\
 """$title: what this program is, in a sentence or two.
 
@@ -204,7 +211,7 @@ def create(name, root=ROOT):
     folder = root / "cases" / name
     with_it = listed[:drafts.start(1)] + with_another(drafts[1], name) + listed[drafts.end(1):]
     texts = {
-        folder / "__init__.py": "",
+        folder / "__init__.py": INIT.substitute(about),
         folder / "model.py": MODEL.substitute(about),
         folder / "fixes.py": FIXES.substitute(about),
         folder / "case.py": CASE.substitute(about),

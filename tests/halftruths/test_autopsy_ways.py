@@ -408,7 +408,7 @@ def test_a_text_in_an_encoding_that_it_names_runs(write, ask):
 
 def test_the_readme_has_the_lines_that_are_tried_here():
     readme = (torches.ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.split("\n## On your own traceback\n")[1].split("\n## ")[0]
+    section = readme.split("\n## The tool alone\n")[1].split("\n## ")[0]
     for line in (HOOK, CONFTEST.strip(), "%load_ext cases.halftruths", "%autopsy",
                  "python -m cases autopsy"):
         assert f"`{line}" in section

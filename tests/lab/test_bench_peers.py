@@ -1,4 +1,4 @@
-"""The benchmark beside other tools: its truths are true, its judge is just, the README says it."""
+"""The benchmark beside other tools: its truths are true, its judge is just, BENCH.md says it."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import bench_peers
 import pytest
 import torch
-from bench_peers import FAILURES, ROOT, TOOLS
+from bench_peers import FAILURES, TOOLS
 
 from cases.lab.run import call, steady
 
@@ -129,6 +129,24 @@ def test_a_tool_that_breaks_is_reported(code, said):
 def test_bad_input(capsys):
     assert bench_peers.main(["tea"]) == 2
     assert capsys.readouterr().err.startswith("bench_peers: no tool 'tea'; allowed: autopsy, ")
+    assert bench_peers.main(["--write", "--quick"]) == bench_peers.main(["--write", "hooks"]) == 2
+    assert capsys.readouterr().err.count("--write wants every tool and its times") == 2
+
+
+@pytest.mark.parametrize("absent", [(), ("hooks",)])
+def test_the_page_is_written_whole_or_not_at_all(absent, monkeypatch, tmp_path):
+    text = bench_peers.PAGE.read_text(encoding="utf-8")
+    copy = tmp_path / "BENCH.md"
+    copy.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(bench_peers, "ROOT", tmp_path)
+    monkeypatch.setattr(bench_peers, "PAGE", copy)
+    monkeypatch.setattr(bench_peers, "OUT", tmp_path / "build" / "bench.json")
+    monkeypatch.setattr(bench_peers, "missing", lambda tool: "not here" if tool in absent else None)
+    monkeypatch.setattr(bench_peers, "ask", lambda command: {"broke": "just a test"})
+    assert bench_peers.main(["--write"]) == 0
+    after = copy.read_text(encoding="utf-8")
+    assert (after == text) == bool(absent)
+    assert after.startswith(text.split("<!-- made")[0]) and after.endswith(text.split("end of")[1])
 
 
 def test_without_torchlens_one_line_says_so(monkeypatch):
@@ -144,10 +162,9 @@ def test_without_torchlens_one_line_says_so(monkeypatch):
         "torchlens is not installed: pip install torchlens==2.36.1")
 
 
-def section():
-    """The README's section on the benchmark."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return text.split("## Beside other tools")[1].split("\n## ")[0]
+def page():
+    """The page on the benchmark."""
+    return bench_peers.PAGE.read_text(encoding="utf-8")
 
 
 def told(table):
@@ -168,16 +185,16 @@ def told(table):
     [tool for tool in TOOLS if tool != "torchlens"],
     pytest.param(["torchlens"], marks=pytest.mark.skipif(bool(LACK), reason=str(LACK))),
 ], ids=["all others", "torchlens"])
-def test_the_readme_says_what_is_measured(tools):
+def test_the_page_says_what_is_measured(tools):
     script = str(Path(bench_peers.__file__))
     results = bench_peers.ask([sys.executable, script, *tools, "--here", "--quick"])
     measured = told(bench_peers.markdown(results))
     labels = {TOOLS[tool][1] for tool in tools}
-    readme = {key: cells for key, cells in told(section()).items() if key[1] in labels}
+    written = {key: cells for key, cells in told(page()).items() if key[1] in labels}
     assert len(measured) == len(tools) * len(FAILURES)
-    assert measured == readme
+    assert measured == written
 
 
-def test_the_readme_names_every_tool():
-    assert set(told(section())) == {
+def test_the_page_names_every_tool():
+    assert set(told(page())) == {
         (failure.case, label) for failure in FAILURES for _, label in TOOLS.values()}

@@ -1,42 +1,52 @@
-"""The README is true: its index is the evidence's, and what it names is there."""
+"""The README is true: its tables are the evidence's, its answer is given, its links lead on."""
 
+import os
 import re
+import subprocess
+import sys
+
+import pytest
 
 import cases
-from cases.lab import advice
 from cases.lab.torches import ROOT
-from cases.notebook import lesson
+from cases.notebook import papers
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_index_is_what_the_evidence_says():
-    section = README.split("## Find your error")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", section, re.MULTILINE)
-    assert rows == [tuple(row) for row in lesson.index().rows]
+README = papers.README.read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", "notebooks/messages.md", "tests/BENCH.md",
+         *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/README.md"))]
 
 
-def rows_of(section, start):
-    """The rows of the README's table that begins with this head, as tuples of cells."""
-    table = README.split(section)[1].split(start)[1].split("\n\n")[0]
-    return [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()[2:]]
+@pytest.mark.parametrize("path", papers.PARTS, ids=lambda path: path.name)
+def test_what_is_made_is_up_to_date(path):
+    assert papers.paper(path) == path.read_text(encoding="utf-8"), "make notebooks writes it"
 
 
-def test_the_silent_failures_are_the_cases_own():
-    rows = rows_of("## Find your error", "| nothing is raised, but")
-    assert rows == [tuple(row) for row in lesson.silent_index().rows]
+def test_a_changed_table_is_found_and_written_again():
+    row = next(line for line in README.splitlines() if "01_encoder_bf16" in line)
+    assert papers.filled(README.replace(row, "| another |"), "notebooks",
+                         papers.notebooks()) == README
+    for text in (README.replace("<!-- made: notebooks -->", ""), README * 2):
+        with pytest.raises(ValueError, match="marks of 'notebooks' are not there once"):
+            papers.filled(text, "notebooks", "")
 
 
-def test_the_verdicts_on_advice_are_those_of_the_evidence():
-    answers = advice.published()
-    expected = [
-        (article, *(str(sum(a.advice.article == article and a.verdict == verdict for a in answers))
-                    for verdict in advice.VERDICTS))
-        for article in advice.ARTICLES
-    ]
-    assert rows_of("## The advice, tested", "| article") == expected
-    half_true = sum(answer.verdict == "holds here" for answer in answers)
-    assert f"{half_true} of the {len(answers)} are half true" in README
+def test_a_bar_in_a_cell_parts_no_cells():
+    assert papers.markdown(["a"], [["x | y"]]) == "| a |\n| --- |\n| x \\| y |"
+
+
+def test_the_readme_stays_short():
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_answer_that_the_readme_shows_is_given():
+    shown = next(block for block in README.split("```") if block.startswith("\nRuntimeError: "))
+    done = subprocess.run(
+        [sys.executable, "-m", "cases", "autopsy", "cases/llama_vision/model.py"], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE, encoding="utf-8")
+    said = iter(done.stdout.splitlines())
+    for line in shown.strip("\n").splitlines():
+        assert line in said, f"not there, or not in this order: {line}"
 
 
 def test_every_notebook_of_a_case_is_there():
@@ -45,7 +55,7 @@ def test_every_notebook_of_a_case_is_there():
 
 
 def test_links_lead_somewhere():
-    for page in ("README.md", "CONTRIBUTING.md"):
-        text = (ROOT / page).read_text(encoding="utf-8")
+    for page in map(ROOT.joinpath, PAGES):
+        text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
-            assert (ROOT / target).exists(), f"{page}: {target}"
+            assert (page.parent / target).exists(), f"{page}: {target}"
