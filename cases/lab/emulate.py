@@ -138,6 +138,13 @@ def is_device(leaf):
     )
 
 
+def underneath(leaf):
+    """What stands on the CPU for an argument; the ends of a slice may be tensors too."""
+    if isinstance(leaf, slice):
+        return slice(*map(underneath, (leaf.start, leaf.stop, leaf.step)))
+    return leaf.held if isinstance(leaf, Emulated) else "cpu" if is_device(leaf) else leaf
+
+
 def below(device, function, args, kwargs):
     """Call `function` on the tensors underneath, and put the results where they belong.
 
@@ -149,7 +156,7 @@ def below(device, function, args, kwargs):
     on_device = named[0] == device if named else bool(emulated)
     held, given = [], {}
     for leaf in leaves:
-        low = leaf.held if isinstance(leaf, Emulated) else "cpu" if is_device(leaf) else leaf
+        low = underneath(leaf)
         held.append(torch.device(low) if isinstance(leaf, torch.device) else low)
         if isinstance(leaf, torch.Tensor):
             given[id(low)] = leaf

@@ -198,6 +198,8 @@ def test_a_tensor_behaves():
         assert x.shape == (2, 3)
         x[0, 0] = 9
         assert x[x > 4].tolist() == [9, 5] and (x > 4).nonzero().tolist() == [[0, 0], [1, 2]]
+        end = torch.tensor(2, device="cuda")
+        assert x[1:end, :end].tolist() == [[3, 4]]  # the ends of a slice are on cuda too
         assert x.sum().item() == 24 and f"{x.sum():.1f}" == "24.0"
         assert repr(x.half()[0]) == (
             "tensor([9., 1., 2.], dtype=torch.float16, device='cuda:0', emulated)")
