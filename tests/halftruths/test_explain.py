@@ -342,9 +342,12 @@ def test_operands_are_named(words, operands):
 
 def test_rules_are_whole():
     for rule in reader.rules():
-        named = {name for key in ("says", "may_say", "symptoms") for pattern in rule[key]
+        texts = {key: [reader.pattern(text) for text in rule[key]]
+                 for key in ("says", "may_say", "symptoms", "with")}
+        named = {name for key in ("says", "may_say", "symptoms") for pattern in texts[key]
                  for name in pattern.groupindex}
         assert named == set(rule["means"]), rule["kind"]
+        assert reader.pattern(rule["topics"])
         assert rule["checks"] and rule["cures"] and all(cure["costs"] for cure in rule["cures"])
 
 
