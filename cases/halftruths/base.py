@@ -1,4 +1,4 @@
-"""What needs no torch: bad input, the command line's parser, torch ids, TOML."""
+"""What needs no torch: bad input, the command line's parser, torch ids."""
 
 import argparse
 import sys
@@ -40,17 +40,3 @@ def spans(ids, listed):
             runs.append([place])
     names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
-
-
-def read_toml(path):
-    """Return a TOML file as a dict."""
-    return parse_toml(path.read_text(encoding="utf-8"))
-
-
-def parse_toml(text):
-    """Return TOML as a dict."""
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10; pip carries the same parser
-        from pip._vendor import tomli as tomllib
-    return tomllib.loads(text)

@@ -1,21 +1,22 @@
-"""The words that our programs were recorded raising, gathered for the message reader.
+"""What the message reader reads: the rules, and the words that our programs were recorded raising.
 
-    python -m cases.lab.recorded_words      writes cases/halftruths/messages/recorded.json
+    python -m cases.lab.recorded_words      writes rules.json and recorded.json in
+                                            cases/halftruths/messages
 
-The reader is published alone, without the evidence and the cases: this file is what it knows of
-them. A test is red where it is not what the evidence says.
+The reader is published alone, without the evidence and the cases: recorded.json is what it knows
+of them. rules.json is rules.toml, for a Python without a parser of TOML. A test is red where one of
+them is not what it was made from.
 """
 
 import collections
+import json
 from types import SimpleNamespace
 
 import cases
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
 from cases.lab import evidence
-from cases.lab.base import ROOT
-
-PATH = reader.RECORDED
+from cases.lab.base import ROOT, read_toml
 
 
 def gathered(root=ROOT):
@@ -83,5 +84,18 @@ def text(words, verdicts):
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
+def rules_text():
+    """The text of rules.json."""
+    rules = read_toml(reader.RULES.with_suffix(".toml"))["rule"]
+    return json.dumps(rules, ensure_ascii=False, indent=1) + "\n"
+
+
+def write():
+    """Write both files; return their paths."""
+    return [evidence.write_whole(reader.RULES, rules_text()),
+            evidence.write_whole(reader.RECORDED, text(*gathered()))]
+
+
 if __name__ == "__main__":
-    print(evidence.write_whole(PATH, text(*gathered())).relative_to(ROOT))
+    for path in write():
+        print(path.relative_to(ROOT))

@@ -15,7 +15,7 @@ from cases.halftruths.base import BadInput
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
 from cases.lab import recorded_words
-from cases.lab.base import ROOT
+from cases.lab.base import ROOT, parse_toml
 
 REPORTS = ROOT.parent / "shared" / "reports" / "reports.jsonl"
 WORDS = reader.evidence()[0]
@@ -428,6 +428,13 @@ def test_the_reader_knows_what_the_evidence_says():
     assert reader.evidence() == (words, fixes)
     assert reader.RECORDED.read_text(encoding="utf-8") == recorded_words.text(words, fixes), (
         "run python -m cases.lab.recorded_words, or make notebooks")
+
+
+def test_the_reader_reads_the_rules_that_we_write():
+    assert reader.RULES.read_text(encoding="utf-8") == recorded_words.rules_text(), (
+        "run python -m cases.lab.recorded_words, or make notebooks")
+    assert json.loads(recorded_words.rules_text()) == parse_toml(
+        reader.RULES.with_suffix(".toml").read_text(encoding="utf-8"))["rule"]
 
 
 def run(*argv, given=b""):

@@ -100,7 +100,7 @@ def test_the_wheel_is_small_and_holds_the_package_alone(wheels):
     assert sorted(names) == sorted(second.namelist()), "the sdist brings the same"
     assert {name.split("/")[0] for name in names} == {"halftruths",
                                                       "half_truths-0.1.0.dist-info"}
-    assert {"halftruths/messages/rules.toml", "halftruths/messages/recorded.json"} <= set(names)
+    assert {"halftruths/messages/rules.json", "halftruths/messages/recorded.json"} <= set(names)
     told = first.read("half_truths-0.1.0.dist-info/METADATA").decode()
     assert [line for line in told.splitlines() if line.startswith("Requires-Dist")] == [
         "Requires-Dist: torch>=1.13"]

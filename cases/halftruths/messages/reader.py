@@ -2,9 +2,9 @@
 
     print(halftruths.explain("RuntimeError: expected scalar type Half but found Float"))
 
-Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
-torch and device a message was raised, and what a fix did there, is in recorded.json, which is
-made from the evidence.
+Needs no torch, so that an answer takes no second. The rules are data, in rules.json, which is made
+from rules.toml; on which torch and device a message was raised, and what a fix did there, is in
+recorded.json, which is made from the evidence. `python -m cases.lab.recorded_words` makes both.
 """
 
 import collections
@@ -18,10 +18,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base import BadInput, OneLineParser, obey, read_toml, spans
+from ..base import BadInput, OneLineParser, obey, spans
 from ..pages import page
 from .words import plain
 
+RULES = Path(__file__).with_name("rules.json")
 RECORDED = Path(__file__).with_name("recorded.json")
 LIMIT = 1_000_000  # bytes; more is a log, not a message
 AROUND = 20_000  # characters at the end of a long text without exceptions that are read
@@ -362,7 +363,7 @@ def exceptions(text):
 @functools.cache
 def rules():
     """Return the rules, a list of dicts; `pattern` compiles what they look for."""
-    found = read_toml(Path(__file__).with_name("rules.toml"))["rule"]
+    found = json.loads(RULES.read_text(encoding="utf-8"))
     for rule in found:
         for key in ("says", "may_say", "symptoms", "with", "cases", "reports"):
             rule.setdefault(key, [])
