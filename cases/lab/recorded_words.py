@@ -1,7 +1,9 @@
 """What the message reader reads: the rules, and the words that our programs were recorded raising.
 
-    python -m cases.lab.recorded_words      writes rules.json and recorded.json in
+    python -m cases.lab.recorded_words      renews rules.json and recorded.json in
                                             cases/halftruths/messages
+
+`python -m cases record` and env/evidence.py do so too, after they wrote evidence.
 
 The reader is published alone, without the evidence and the cases: recorded.json is what it knows
 of them. rules.json is rules.toml, for a Python without a parser of TOML. A test is red where one of
@@ -90,12 +92,14 @@ def rules_text():
     return json.dumps(rules, ensure_ascii=False, indent=1) + "\n"
 
 
-def write():
-    """Write both files; return their paths."""
-    return [evidence.write_whole(reader.RULES, rules_text()),
-            evidence.write_whole(reader.RECORDED, text(*gathered()))]
+def renew():
+    """Write those of the two files that are not what they should be; return a line for each."""
+    wanted = {reader.RULES: rules_text(), reader.RECORDED: text(*gathered())}
+    old = [path for path, said in wanted.items()
+           if not path.exists() or path.read_text(encoding="utf-8") != said]
+    return [f"✓ {evidence.write_whole(path, wanted[path]).name} renewed, for `explain`"
+            for path in old]
 
 
 if __name__ == "__main__":
-    for path in write():
-        print(path.relative_to(ROOT))
+    print("\n".join(renew()) or "rules.json and recorded.json are up to date")
