@@ -3,6 +3,9 @@
 import argparse
 import sys
 
+# The command that is there: the published package's own, or in a checkout ours.
+PROGRAM = "python -m cases" if "." in __package__ else "half-truths"
+
 
 class BadInput(ValueError):
     """What was asked for does not exist; the message is one line that lists what is allowed."""
@@ -15,7 +18,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise BadInput(message)
 
 
-def obey(command, program="python -m cases"):
+def obey(command, program=PROGRAM):
     """Return a command's exit code; BadInput becomes one line on standard error, and 2."""
     try:
         return command()

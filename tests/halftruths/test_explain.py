@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cases import cli
+from cases.halftruths import pages
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
@@ -381,7 +382,7 @@ def test_html_says_what_the_text_says_and_escapes_it():
     assert "<script>" not in page and "&lt;" not in reader.explain(TRACEBACK).text()
     for text in (TRACEBACK, "the quick brown fox"):
         answer = reader.explain(text)
-        page, said = answer._repr_html_(), answer.text()
+        page, said = re.sub("</?a\\b[^>]*>", "", answer._repr_html_()), answer.text()
         assert "&quot;" in page or "&#x27;" in page
         for heading, rows in answer.blocks():
             assert html.escape(heading) in page and heading in said
@@ -390,6 +391,29 @@ def test_html_says_what_the_text_says_and_escapes_it():
                 assert f">{html.escape(name)}</th>" in page or not name
         tags = re.findall(r"<(/?)(table|caption|tbody|tr|th|td)\b", page)
         assert sum(-1 if closing else 1 for closing, _ in tags) == 0
+
+
+@pytest.mark.parametrize("text, addresses", [
+    (f"RuntimeError: {MESSAGE}", [pages.page("02_llama_vision.ipynb")]),
+    ("the quick brown fox", []),
+])
+def test_an_address_in_the_html_is_a_link(text, addresses):
+    shown = reader.explain(text)._repr_html_()
+    links = re.findall(r'<a href="([^"]*)" target="_blank" rel="noopener">\1</a>', shown)
+    assert links == addresses
+    assert re.sub("<a .*?</a>", "", shown).count("https://") == 0
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("see https://a.org/b_c.html, or (http://d.org/?e=1&f).",
+     'see [https://a.org/b_c.html], or ([http://d.org/?e=1&amp;f]).'),
+    ("<a href='https://a.org/'>x</a>", "&lt;a href=&#x27;[https://a.org/]&#x27;&gt;x&lt;/a&gt;"),
+    ("javascript:alert(1) https:// file:///etc", "javascript:alert(1) https:// file:///etc"),
+    ("https://a.org/\"onclick=alert(1)", "[https://a.org/]&quot;onclick=alert(1)"),
+])
+def test_only_an_address_becomes_a_link(text, shown):
+    links = re.sub(r"\[(.*?)\]", r'<a href="\1" target="_blank" rel="noopener">\1</a>', shown)
+    assert pages.linked(text) == links
 
 
 @pytest.mark.parametrize("bad, words", [

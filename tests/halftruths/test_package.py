@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import halftruths
 from cases.lab.base import ROOT
 
 SCRIPT = """\
@@ -126,6 +127,13 @@ def test_explain_needs_no_torch(python, folder):
              f"main(['explain', {MESSAGE!r}]); "
              "print('torch' in sys.modules, 'cases' in sys.modules)")
     assert run(python, "-c", probe, cwd=folder).stdout.endswith("False False\n")
+
+
+def test_an_answer_names_the_command_that_is_there(python, folder):
+    probe = "import halftruths; print(halftruths.autopsy(ValueError('x')))"
+    for said, command in ((run(python, "-c", probe, cwd=folder).stdout, "half-truths"),
+                          (str(halftruths.autopsy(ValueError("x"))), "python -m cases")):
+        assert said.rstrip().split("give the text to: ")[1].startswith(f"{command} explain -")
 
 
 @pytest.mark.parametrize("words, said", [

@@ -18,8 +18,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base import BadInput, OneLineParser, obey, spans
-from ..pages import page
+from ..base import PROGRAM, BadInput, OneLineParser, obey, spans
+from ..pages import linked, page
 from .words import plain
 
 RULES = Path(__file__).with_name("rules.json")
@@ -158,7 +158,7 @@ class Answer:
         for heading, rows in self.blocks():
             body = ""
             for name, group in itertools.groupby(rows, key=lambda row: row[0]):
-                texts = [html.escape(text) for _, text in group]
+                texts = [linked(text) for _, text in group]
                 head = f"<th scope=row rowspan={len(texts)} {left}>{html.escape(name)}</th>"
                 cells = [f"<td {left}>{text}</td></tr>" for text in texts]
                 body += "<tr>" + (head if name else "") + "<tr>".join(cells)
@@ -518,7 +518,7 @@ def do_explain(args):
     return 0
 
 
-def main(argv, program="python -m cases"):
+def main(argv, program=PROGRAM):
     """`explain` of a program, without the import of torch that other commands need."""
     parser = OneLineParser(prog=f"{program} explain", description=__doc__.splitlines()[0])
     add_arguments(parser)
