@@ -190,6 +190,20 @@ def test_explain_needs_no_torch(python, folder):
     assert run(python, "-c", probe, cwd=folder).stdout.endswith("False False\n")
 
 
+def test_the_packages_page_shows_what_the_autopsy_says(python, tmp_path):
+    page = (ROOT / "cases" / "halftruths" / "README.md").read_text(encoding="utf-8")
+    script, answer = re.findall(r"```(?:python)?\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    done = run(python.with_name("half-truths"), "autopsy", "train.py", cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout.startswith(answer), done.stdout + done.stderr
+    assert "\n  road of float32:\n    train.py:12 " in done.stdout, "as the page goes on"
+    (tmp_path / "prints.py").write_text("import sys; print(sys.argv[1:])")
+    done = run(python.with_name("half-truths"), "autopsy", "--json", "prints.py", "--", "--json",
+               cwd=tmp_path)
+    assert json.loads(done.stdout)["error"] is None and done.stderr == "['--json']\n"
+    assert done.returncode == 0
+
+
 def test_an_answer_names_the_command_that_is_there(python, folder):
     probe = "import halftruths; print(halftruths.autopsy(ValueError('x')))"
     for said, command in ((run(python, "-c", probe, cwd=folder).stdout, "half-truths"),
@@ -212,6 +226,12 @@ def test_pytest_finds_the_plugin_by_itself(python, folder):
     done = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_layer.py", cwd=folder)
     assert "1 failed" in done.stdout and "autopsy" in done.stdout, done.stdout + done.stderr
     assert "input, float32\n" in done.stdout
+
+
+def test_pytest_can_do_without_the_plugin(python, folder):
+    done = run(python, "-m", "pytest", "-q", "-p", "no:halftruths", "-p", "no:cacheprovider",
+               "test_layer.py", cwd=folder)
+    assert "1 failed" in done.stdout and "autopsy" not in done.stdout
 
 
 @pytest.mark.parametrize("how", HIDDEN)
