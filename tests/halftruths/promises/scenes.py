@@ -121,8 +121,32 @@ def step(model, x, *things, **more):
     return model(mask, *things, **more)
 
 
-def finds(found, name="input", dtype="float32"):
+MASK = "mask = x.to(torch.float16)"  # the cure of `step`
+INSIDE = "return self.body(x.to(torch.float16))"  # where no line before Net's own can be read
+
+
+def finds(found, name="input", dtype="float32", cure=None, asks=None):
+    """Hold an Autopsy to its odd operand, and where `cure` is given, to the line as it should read:
+    sure of it, or with a question that has the words `asks` in it."""
     assert found.odd == {"name": name, "dtype": dtype}, found.text()
+    if cure is not None:
+        assert found.cure["code"].strip() == cure, found.text()
+        assert found.sure == (asks is None), found.text()
+        assert asks is None or any(asks in question for question in found.asks), found.text()
+    return found
+
+
+def knows_no(found, said="No frame of this traceback holds a tensor operation."):
+    """Hold an Autopsy to having found nothing odd and no cure, and to saying so."""
+    assert found.said.startswith(said), found.text()
+    assert found.odd is None and found.cure is None and not found.sure
+    return found
+
+
+def leaves_open(found, *dtypes):
+    """Hold an Autopsy to asking which of two dtypes is meant, and choosing none."""
+    knows_no(found, f"{found.where['op']} met {' and '.join(dtypes)}")
+    assert f"Which dtype is meant here: {' and '.join(dtypes)}? Cast the other." in found.asks
     return found
 
 

@@ -157,13 +157,16 @@ def test_what_a_forward_pre_hook_returned_is_not_compared():
     model.body.register_forward_pre_hook(replaced)
     found = finds(read(caught(run, model)))
     assert found.where["module"] == "body"
+    assert found.cure is None and not found.sure  # the hook's line is in no frame
+    assert "Where `args[0].as_subclass` got its dtype cannot be read from here." in found.asks
 
 
 def test_what_a_forward_hook_returned_is_not_compared():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4).half())
     model[0].register_forward_hook(lambda module, args, result: result.as_subclass(Judged))
     found = finds(read(caught(lambda model, x: model(x), model, torch.ones(2, 4))))
-    assert found.where["module"] == "1"
+    assert found.where["module"] == "1" and not found.sure
+    assert found.asks[0].startswith("Which dtype is meant at this line: float16, as is assumed")
 
 
 def test_the_keys_of_a_dict_are_not_compared():
@@ -176,7 +179,7 @@ def test_the_keys_of_a_dict_are_not_compared():
             x = batch["x"]
             return model(x)
 
-        finds(read(caught(put, Net().half())))
+        finds(read(caught(put, Net().half())), cure="return model(x.to(torch.float16))")
     model = Net().half()
     model._modules[Equal("extra")] = nn.Linear(4, 4)
     model.__dict__[Equal("x")] = 3
@@ -192,15 +195,17 @@ def test_classes_are_not_compared():
 
     kept = Kept()
     kept.scale = 2
-    found = finds(read(caught(run, Net().half(), kept)))
-    assert found.where["op"] == "linear"
+    made = "x = torch.ones(2, 4, dtype=torch.float16) * "
+    finds(read(caught(run, Net().half(), kept)), cure=f"{made}kept.scale",
+          asks="may take either branch")  # kept is not asked what it is equal to
 
-    def made(model, kind=Kept):
+    def doubled(model, kind=Kept):
         x = torch.ones(2, 4) * (3 if kind is None else 2) + len([kind])
         with torch.autocast("cpu", enabled=False):
             return model(x)
 
-    finds(read(caught(made, Net().half())))
+    finds(read(caught(doubled, Net().half())),
+          cure=f"{made}(3 if kind is None else 2) + len([kind])")
 
 
 def test_a_callable_in_a_partial_is_not_asked_its_name():
@@ -208,7 +213,9 @@ def test_a_callable_in_a_partial_is_not_asked_its_name():
         call = functools.partial(Called(), x)
         return call()
 
-    found = read(caught(run, torch.ones(2, 4)))
+    found = finds(read(caught(run, torch.ones(2, 4))), "torch.ones(4, 4, dtype=HALF)", "float16",
+                  cure="return x @ torch.ones(4, 4, dtype=torch.float32)",
+                  asks="Which dtype is meant at this line")
     assert found.where["op"] == "matmul"
 
 
@@ -228,7 +235,8 @@ def test_what_autocast_was_given_is_not_compared():
     def around(device):
         return torch.autocast("cpu", enabled=False)
 
-    finds(read(caught(run, Net().half(), Device("cpu"))))
+    finds(read(caught(run, Net().half(), Device("cpu"))),
+          cure="x = torch.ones(2, 4, dtype=torch.float16)")
 
 
 # ------------------------------------------------------------------ and by the source

@@ -5,7 +5,7 @@ import itertools
 import threading
 
 import torch
-from scenes import Net, batch, caught, finds, fits, read, step
+from scenes import INSIDE, MASK, Net, batch, caught, finds, fits, read, step
 
 from cases import halftruths
 
@@ -19,7 +19,7 @@ def test_threads():
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    finds(read(errors[0]))
+    finds(read(errors[0]), cure=MASK)
     found = []
     thread = threading.Thread(target=lambda: found.append(halftruths.autopsy(errors[0])))
     thread.start()
@@ -44,10 +44,11 @@ def test_coroutines():
     async def outer(model, x):
         return (await asyncio.gather(inner(model, x), inner(model, x)))[0]
 
-    found = finds(read(caught(asyncio.run, outer(Net().half(), torch.ones(2, 4).half()))))
+    found = finds(read(caught(asyncio.run, outer(Net().half(), torch.ones(2, 4).half()))),
+                  cure=MASK)
     assert found.road[0]["code"] == "mask = x.float()"
-    # What a coroutine was handed came from where it was made, which no frame shows.
-    found = finds(read(caught(asyncio.run, outer(Net().half(), torch.ones(2, 4)))))
+    # The cast keeps what is float32 already, and its line is the one to change all the same.
+    found = finds(read(caught(asyncio.run, outer(Net().half(), torch.ones(2, 4)))), cure=MASK)
     assert "asyncio" not in found.road[0]["file"]
 
 
@@ -69,9 +70,10 @@ asyncio.run(outer(net, torch.ones(2, 4)))
 def test_the_cure_of_a_program_of_coroutines(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(COROUTINES)
-    found = finds(read(caught(exec, compile(COROUTINES, str(path), "exec"), {})))
-    if found.cure:
-        fits(found.cure, tmp_path)
+    # What a coroutine was handed came from where it was made, which no frame shows.
+    found = finds(read(caught(exec, compile(COROUTINES, str(path), "exec"), {})),
+                  cure="mask = x.to(torch.float16) + 1", asks="cannot be read from here")
+    fits(found.cure, tmp_path)
 
 
 def test_generators():
@@ -84,7 +86,7 @@ def test_generators():
             model(x)
 
     source = batches()
-    finds(read(caught(loop, Net().half(), source)))
+    finds(read(caught(loop, Net().half(), source)), cure="model(x.to(torch.float16))")
     next(source)  # it goes on
 
     def thrown():
@@ -92,8 +94,8 @@ def test_generators():
         for x in batches():
             yield model(x)
 
-    finds(read(caught(lambda: list(thrown()))))
-    finds(read(caught(lambda: [m(x) for m in (Net().half(),) for x in batches()])))
+    finds(read(caught(lambda: list(thrown()))), cure="yield model(x.to(torch.float16))")
+    finds(read(caught(lambda: [m(x) for m in (Net().half(),) for x in batches()])), cure=INSIDE)
 
     async def stream():
         for x in itertools.islice(batches(), 3):
@@ -103,7 +105,8 @@ def test_generators():
         async for x in stream():
             model(x)
 
-    finds(read(caught(asyncio.run, train(Net().half()))))
+    finds(read(caught(asyncio.run, train(Net().half()))), cure="model(x.to(torch.float16))",
+          asks="`itertools.islice` got its dtype cannot be read")
 
 
 def test_classes_decorators_and_callbacks():
@@ -122,9 +125,12 @@ def test_classes_decorators_and_callbacks():
         def run(self, **inputs):
             return self.model(inputs["x"])
 
-    finds(read(caught(Trainer(), torch.ones(2, 4))))
-    finds(read(caught(lambda: list(map(model, [torch.ones(2, 4)])))))
-    finds(read(caught(lambda: sorted([1], key=lambda _: model(torch.ones(2, 4))))))
+    finds(read(caught(Trainer(), torch.ones(2, 4))),
+          cure="return self.run(x=x.to(torch.float16))")
+    for error in (caught(lambda: list(map(model, [torch.ones(2, 4)]))),
+                  caught(lambda: sorted([1], key=lambda _: model(torch.ones(2, 4))))):
+        found = finds(read(error))
+        assert "torch.ones(2, 4, dtype=torch.float16)" in found.cure["code"] and found.sure
 
     class Deleted:
         def __enter__(self):
@@ -139,4 +145,4 @@ def test_classes_decorators_and_callbacks():
             del x
             return model(y)
 
-    finds(read(caught(run, torch.ones(2, 4))))
+    finds(read(caught(run, torch.ones(2, 4))), cure="y = x.to(torch.float16)")

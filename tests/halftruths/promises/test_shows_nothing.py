@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 import torch
-from scenes import HALF, MARK, Net, batch, caught, imported, read
+from scenes import HALF, MARK, Net, batch, caught, finds, imported, knows_no, leaves_open, read
 from torch import nn
 
 
@@ -27,17 +27,27 @@ def test_no_value_of_a_tensor_is_shown():
         x = things["mask"] * things["number"] + number * scale
         return model(x.clamp(max=number), model.plain)
 
-    read(caught(run, model, things))
+    finds(read(caught(run, model, things)),
+          cure="return model(x.clamp(max=number).to(torch.float16), model.plain)")
 
     def writes(x, value):
         x[0] = value
         return x.masked_fill_(x > 0, value)
 
-    read(caught(writes, torch.ones(2, dtype=HALF), MARK * 10))
-    read(caught(lambda x, value: x.masked_fill(x > 0, value), torch.ones(2, dtype=HALF), MARK))
-    read(caught(lambda x: x.masked_fill(x > 0, x), batch()))
-    read(caught(lambda x: torch.nn.functional.cross_entropy(x, x[:, 0]), batch()))
-    read(caught(lambda x: x[x], batch()))
+    # `x[0] = value` overflows without an error; the line after it does not.
+    found = read(caught(writes, torch.ones(2, dtype=HALF), MARK * 10))
+    assert found.sure and found.cure["code"].strip() == (
+        "return x.masked_fill_(x > 0, torch.finfo(torch.float16).max)")
+    found = read(caught(lambda x, value: x.masked_fill(x > 0, value), torch.ones(2, dtype=HALF),
+                        MARK))
+    assert found.sure and "x.masked_fill(x > 0, torch.finfo(torch.float16).max)" in (
+        found.cure["code"])
+    knows_no(read(caught(lambda x: x.masked_fill(x > 0, x), batch())), "Not about dtypes")
+    found = finds(read(caught(lambda x: torch.nn.functional.cross_entropy(x, x[:, 0]), batch())),
+                  "target")
+    assert found.sure and "cross_entropy(x, x[:, 0].to(torch.int64))" in found.cure["code"]
+    found = finds(read(caught(lambda x: x[x], batch())), "x")
+    assert found.sure and "x.to(torch.int64)" in found.cure["code"]
 
 
 EVIL = "<script>alert('1')</script><img src=x onerror=alert(1)>&lt;"
@@ -58,7 +68,8 @@ def run(model, batch):
         except RuntimeError as error:
             raise RuntimeError(f"{error} {EVIL}") from None
 
-    found = read(caught(outer, model, {EVIL: torch.ones(2, 4)}))
+    # Without its traceback: a message alone shows no operand.
+    found = knows_no(read(caught(outer, model, {EVIL: torch.ones(2, 4)})))
     shown = found._repr_html_()
     assert "<script" not in shown and "<img" not in shown and "<b " not in shown
     assert "&lt;script&gt;" in shown and "&amp;lt;" in shown
@@ -68,7 +79,7 @@ def run(model, batch):
         pass
 
     Strange.__name__ = EVIL
-    read(caught(lambda: (_ for _ in ()).throw(Strange(EVIL))))
+    knows_no(read(caught(lambda: (_ for _ in ()).throw(Strange(EVIL)))))
 
     def matmul(batch, weight):
         return torch.matmul(batch[EVIL], weight)
@@ -78,5 +89,6 @@ def run(batch, weight):
     return batch["{EVIL}"] @ weight
 """
     _, run = imported(source)
-    found = read(caught(run, {EVIL: torch.ones(2, 4)}, torch.ones(4, 4, dtype=HALF)))
+    found = leaves_open(read(caught(run, {EVIL: torch.ones(2, 4)},
+                                    torch.ones(4, 4, dtype=HALF))), "float16", "float32")
     assert EVIL in found.where["operands"][0]["name"]
