@@ -52,11 +52,11 @@ class Autopsy:
         return bool(self.odd or self.cure or self.case)
 
     def to_json(self):
-        """Return {"error": {"type", "message"}, "where": as in an outcome, or None,
-        "odd": {"name", "dtype"} or None, "road": [{"file", "line", "code", "name", "dtype",
-        "how"}, ...] from where the dtype came in to the line that failed, "cure": {"at", "code",
-        "costs"} or None, "case": name or None, "sure": bool, "said", "autocast": text,
-        "asks": [text, ...]}.
+        """Return {"error": {"type", "message"}, "where": {"module", "op", "operands", "origin"} or
+        None, see failures.to_json, "odd": {"name", "dtype"} or None, "road": [{"file", "line",
+        "code", "name", "dtype", "how"}, ...] from where the dtype came in, which is the origin, to
+        the line that failed, "cure": {"at", "code", "costs"} or None, "case": name or None,
+        "sure": bool, "said", "autocast": text, "asks": [text, ...]}.
         """
         keys = "error where odd road cure case sure said autocast asks".split()
         return {key: getattr(self, key) for key in keys}
