@@ -22,7 +22,7 @@ from . import values
 from .reading import Reader
 from .scene import message_of
 
-LONGEST = 500  # characters of a message that are shown
+SHOWN = 500  # characters of a message that are shown
 
 
 @dataclass
@@ -155,7 +155,7 @@ def autopsy(error):
 
 def shortened(message):
     """A message for one look; of a long one, as a worker's, its first line and its last."""
-    if len(message) <= LONGEST:
+    if len(message) <= SHOWN:
         return message
     first, *_, last = message.splitlines() * 2
-    return f"{first[:LONGEST].rstrip()} … {last[:LONGEST] if last != first else ''}".rstrip()
+    return f"{first[:SHOWN].rstrip()} … {last[:SHOWN] if last != first else ''}".rstrip()
