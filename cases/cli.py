@@ -14,7 +14,7 @@ import cases
 from cases.halftruths import script
 from cases.halftruths.base import BadInput, OneLineParser, number, obey
 from cases.halftruths.messages import reader
-from cases.lab import advice, emulate, evidence, gate, new, torches
+from cases.lab import advice, emulate, evidence, gate, new, recorded_words, torches
 from cases.lab.case import Missing, Silent
 from cases.lab.outcome import verdict_of
 from cases.lab.run import ask, check_device
@@ -191,6 +191,8 @@ def do_record(args):
             print(f"✓ {case.name}: {items} outcomes in {path}")
         if not args.out and case is not advice.COLLECTION:
             print("".join(f"  {line}\n" for line in headline_to_say(case)), end="")
+    for line in () if args.out else recorded_words.renew():
+        print(line)
     return failed
 
 

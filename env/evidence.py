@@ -10,7 +10,8 @@
 Without make: .venv/bin/python env/evidence.py, and the arguments.
 
 A torch that is not here is made under .torches, asked, and deleted. Stop it whenever you like: each
-file is written whole, and the next run does what is left.
+file is written whole, and the next run does what is left. At the end recorded.json is renewed, what
+`explain` knows of the evidence.
 """
 
 import sys
@@ -23,7 +24,7 @@ import create
 from tqdm import tqdm
 
 from cases.halftruths.base import BadInput
-from cases.lab import evidence, gate, torches
+from cases.lab import evidence, gate, recorded_words, torches
 from cases.lab.case import Missing
 
 
@@ -151,6 +152,8 @@ def main(arguments):
             parser.error(f"--gather: no folder {given.gather!r}")
         lines = list(gather(given.gather, every))
         print("\n".join(lines) or f"no evidence in {given.gather}")
+        if any(line.startswith("✓") for line in lines):
+            renew(None)
         return int(not lines or any(line.startswith("✗") for line in lines))
     if given.out:
         check_writable(Path(given.out))
@@ -159,6 +162,7 @@ def main(arguments):
     failed, total = 0, sum(gate.sweep_size(case) for case in sum(todo.values(), []))
     if not total:
         print("All evidence is up to date.")
+        renew(given.out)
         return 0
     for case in () if given.out else sum(todo.values(), []):
         check_writable(case.folder / "evidence")
@@ -167,7 +171,17 @@ def main(arguments):
             tqdm.write(line)
             # A torch that was asked for by name is not to be passed over.
             failed += line.startswith("✗") or bool(given.torch and line.startswith("-"))
+    renew(given.out)
     return int(bool(failed))
+
+
+def renew(folder):
+    """Renew what the message reader knows of the evidence, but not for files in another folder.
+
+    Also where nothing was left to record: an earlier run may have been stopped before this.
+    """
+    for line in () if folder else recorded_words.renew():
+        print(line)
 
 
 if __name__ == "__main__":

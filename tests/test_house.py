@@ -15,8 +15,8 @@ CASES = torches.ROOT / "cases"
 # One rule a folder: what of ours its files may import, and what from outside beside torch.
 # pip carries the parser of TOML that Python 3.10 lacks. IPython and pytest bring themselves.
 RULES = {
-    "halftruths": ((), {"pip"}),
-    "lab": (("cases", "cases.advice", "cases.lab", "cases.halftruths"), set()),
+    "halftruths": ((), set()),
+    "lab": (("cases", "cases.advice", "cases.lab", "cases.halftruths"), {"pip"}),
     "notebook": (("cases",), {"ipywidgets", "anywidget", "traitlets", "matplotlib", "PIL",
                               "nbformat", "nbclient", "nbconvert", "papermill", "psutil", "tqdm"}),
 }

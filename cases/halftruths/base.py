@@ -1,7 +1,10 @@
-"""What needs no torch: bad input, the command line's parser, torch ids, TOML."""
+"""What needs no torch: bad input, the command line's parser, torch ids."""
 
 import argparse
 import sys
+
+# The command that is there: the published package's own, or in a checkout ours.
+PROGRAM = "python -m cases" if "." in __package__ else "half-truths"
 
 
 class BadInput(ValueError):
@@ -15,7 +18,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise BadInput(message)
 
 
-def obey(command, program="python -m cases"):
+def obey(command, program=PROGRAM):
     """Return a command's exit code; BadInput becomes one line on standard error, and 2."""
     try:
         return command()
@@ -40,17 +43,3 @@ def spans(ids, listed):
             runs.append([place])
     names = [[order[place].removeprefix("torch-") for place in run] for run in runs]
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in names)
-
-
-def read_toml(path):
-    """Return a TOML file as a dict."""
-    return parse_toml(path.read_text(encoding="utf-8"))
-
-
-def parse_toml(text):
-    """Return TOML as a dict."""
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10; pip carries the same parser
-        from pip._vendor import tomli as tomllib
-    return tomllib.loads(text)

@@ -6,15 +6,20 @@ conftest.py of the top folder: pytest_plugins = ["cases.halftruths.pytest_plugin
 
 import sys
 
+from .script import autopsy_of
+
 
 def pytest_runtest_makereport(item, call):
-    """Add the section before pytest makes the report. What it returns, None, lets pytest go on."""
-    if call.excinfo is None or sys.modules.get("torch") is None:  # None: a test hides it
+    """Add the section before pytest makes the report. What it returns, None, lets pytest go on.
+
+    Without torch, and where a test hides it or has put something in its place, nothing is added:
+    what went wrong here would end all of pytest.
+    """
+    version = getattr(sys.modules.get("torch"), "__version__", None)
+    if call.excinfo is None or not isinstance(version, str):
         return
     error = call.excinfo.value
     if isinstance(error, Exception):  # pytest's own, for a test that is skipped, are none
-        from .exceptions.answer import autopsy
-
-        found = autopsy(error)
-        if found.found:
+        found, _ = autopsy_of(error)
+        if found and found.found:
             item.add_report_section(call.when, "autopsy", found.text())

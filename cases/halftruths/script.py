@@ -15,14 +15,14 @@ import tokenize
 import types
 from importlib.machinery import SourceFileLoader
 
-from .base import BadInput, OneLineParser, obey
+from .base import PROGRAM, BadInput, OneLineParser, obey
 
 ALLOWED = "allowed: a file of Python text"
 NOTHING = {"error": None, "where": None, "odd": None, "road": [], "cure": None, "case": None,
            "sure": False}
 
 
-def add_arguments(parser, program="python -m cases"):
+def add_arguments(parser, program=PROGRAM):
     parser.usage = f"{program} autopsy [-h] [--json] SCRIPT [ARGS ...]"
     parser.add_argument("--json", action="store_true",
                         help="before SCRIPT, or as the last word of all")
@@ -189,7 +189,7 @@ def excepthook(kind, error, tb):
                 print(f"\n{found.text()}", file=sys.stderr, flush=True)
 
 
-def main(argv, program="python -m cases"):
+def main(argv, program=PROGRAM):
     """`autopsy` of a program, without the import of torch that other commands need."""
     parser = OneLineParser(description="Run a script and explain what it raised.")
     add_arguments(parser, program)

@@ -1,21 +1,24 @@
-"""The words that our programs were recorded raising, gathered for the message reader.
+"""What the message reader reads: the rules, and the words that our programs were recorded raising.
 
-    python -m cases.lab.recorded_words      writes cases/halftruths/messages/recorded.json
+    python -m cases.lab.recorded_words      renews rules.json and recorded.json in
+                                            cases/halftruths/messages
 
-The reader is published alone, without the evidence and the cases: this file is what it knows of
-them. A test is red where it is not what the evidence says.
+`python -m cases record` and env/evidence.py do so too, after they wrote evidence.
+
+The reader is published alone, without the evidence and the cases: recorded.json is what it knows
+of them. rules.json is rules.toml, for a Python without a parser of TOML. A test is red where one of
+them is not what it was made from.
 """
 
 import collections
+import json
 from types import SimpleNamespace
 
 import cases
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
 from cases.lab import evidence
-from cases.lab.base import ROOT
-
-PATH = reader.RECORDED
+from cases.lab.base import ROOT, read_toml
 
 
 def gathered(root=ROOT):
@@ -83,5 +86,20 @@ def text(words, verdicts):
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
+def rules_text():
+    """The text of rules.json."""
+    rules = read_toml(reader.RULES.with_suffix(".toml"))["rule"]
+    return json.dumps(rules, ensure_ascii=False, indent=1) + "\n"
+
+
+def renew():
+    """Write those of the two files that are not what they should be; return a line for each."""
+    wanted = {reader.RULES: rules_text(), reader.RECORDED: text(*gathered())}
+    old = [path for path, said in wanted.items()
+           if not path.exists() or path.read_text(encoding="utf-8") != said]
+    return [f"✓ {evidence.write_whole(path, wanted[path]).name} renewed, for `explain`"
+            for path in old]
+
+
 if __name__ == "__main__":
-    print(evidence.write_whole(PATH, text(*gathered())).relative_to(ROOT))
+    print("\n".join(renew()) or "rules.json and recorded.json are up to date")

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from cases.halftruths.base import BadInput, number, read_toml
-from cases.lab.base import ROOT
+from cases.halftruths.base import BadInput, number
+from cases.lab.base import ROOT, read_toml
 from cases.lab.case import Missing
 from cases.lab.outcome import Outcome
 

@@ -11,7 +11,7 @@ import traitlets
 
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages.reader import LIMIT, explain, notebook
-from cases.halftruths.pages import page
+from cases.halftruths.pages import linked, page
 
 # The answer's own style is inline; this is the form's, and room around the answer's cells.
 STYLE = """<style>
@@ -183,8 +183,8 @@ class Box:
         shown = self.answer._repr_html_()
         for case in [reading.case for reading in self.answer.readings[:1] if reading.case]:
             name = notebook(case)  # it lies beside the one that the box is in
-            shown = shown.replace(f">{page(name)}</td>",
-                                  f'><a href="{name}">{name}</a>, {page(name)}</td>')
+            address = linked(page(name))
+            shown = shown.replace(address, f'<a href="{name}">{name}</a>, {address}')
         return shown
 
     def _repr_mimebundle_(self, include=None, exclude=None):

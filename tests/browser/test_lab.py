@@ -243,7 +243,7 @@ def test_a_message_is_read_by_keys_and_by_the_button(box):
                         "!= c10::Half", key)
         assert said.startswith("Read as linear-matmul-mismatch.")
         assert box.locator("td", has_text="what comes into the layer").is_visible()
-        link = box.get_by_role("link", name="02_llama_vision.ipynb")
+        link = box.get_by_role("link", name="02_llama_vision.ipynb", exact=True)
         assert link.evaluate("e => e.href").endswith("/lab/tree/02_llama_vision.ipynb")
         assert ask(box, "<img src=x onerror=alert(1)>", key) == "Not recognised."
     box.screenshot(path=SCREENSHOTS / "box.png")

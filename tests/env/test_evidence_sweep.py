@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cases
-from cases.lab import evidence, gate, torches
+from cases.lab import evidence, gate, recorded_words, torches
 from cases.lab.case import Missing
 
 CASE = cases.load("encoder_bf16")
@@ -31,6 +31,8 @@ def script(monkeypatch):
                         lambda torch_id, cuda: module.made.append(f"made {torch_id}"))
     monkeypatch.setattr(module.create, "remove",
                         lambda torch_id: module.made.append(f"removed {torch_id}"))
+    # It is the checkout's, and would be written of what these tests make of the cases.
+    monkeypatch.setattr(recorded_words, "renew", lambda: ["✓ renewed"])
     return module
 
 
@@ -80,6 +82,19 @@ def test_what_is_damaged_older_or_of_another_torch_is_done_again(script, few, tm
     script.made.clear()
     assert run(script, tmp_path) == 0 and script.made
     assert path.read_text("utf-8") == whole
+
+
+def test_what_explain_knows_is_renewed_with_the_evidence_of_the_checkout(
+        script, few, home, tmp_path, capsys):
+    ways = ["--torch", "torch-2.6", "--case", CASE.name]
+    for said in ("✓ torch-2.6: 2 outcomes in ", "up to date"):
+        assert script.main(ways) == 0
+        out = capsys.readouterr().out
+        assert said in out and out.endswith("✓ renewed\n")
+    assert script.main([*ways, "--out", str(tmp_path / "away")]) == 0
+    assert "renewed" not in capsys.readouterr().out
+    assert script.main(["--gather", str(tmp_path / "away"), "--case", CASE.name]) == 0
+    assert capsys.readouterr().out.endswith("✓ renewed\n")
 
 
 def test_a_torch_that_was_here_stays(script, few, tmp_path, monkeypatch):

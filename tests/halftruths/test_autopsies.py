@@ -25,7 +25,7 @@ import pytest
 import torch
 
 from cases import halftruths
-from cases.halftruths.base import parse_toml
+from cases.lab.base import parse_toml
 
 SCRIPTS = sorted((Path(__file__).parent / "autopsies").glob("*.py"))
 # The share of the scripts in which the autopsy must agree with the header, at least.

@@ -16,7 +16,8 @@ import torch
 from nbclient import NotebookClient
 
 from cases import cli, halftruths
-from cases.halftruths import script
+from cases.halftruths import pages, script
+from cases.halftruths.exceptions.answer import Autopsy
 from cases.lab import torches
 from cases.notebook import runner
 
@@ -46,6 +47,13 @@ def write(tmp_path):
         return str(path)
 
     return write
+
+
+def test_an_address_in_the_html_is_a_link():
+    shown = Autopsy({"type": "Error", "message": "see https://a.org."},
+                    case="llama_vision")._repr_html_()
+    assert re.findall('<a href="([^"]*)" target="_blank" rel="noopener">', shown) == [
+        "https://a.org", pages.page("02_llama_vision.ipynb")]
 
 
 @pytest.fixture

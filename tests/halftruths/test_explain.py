@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cases import cli
+from cases.halftruths import pages
 from cases.halftruths.base import BadInput
 from cases.halftruths.messages import reader
 from cases.halftruths.messages.words import plain
 from cases.lab import recorded_words
-from cases.lab.base import ROOT
+from cases.lab.base import ROOT, parse_toml
 
 REPORTS = ROOT.parent / "shared" / "reports" / "reports.jsonl"
 WORDS = reader.evidence()[0]
@@ -342,9 +343,12 @@ def test_operands_are_named(words, operands):
 
 def test_rules_are_whole():
     for rule in reader.rules():
-        named = {name for key in ("says", "may_say", "symptoms") for pattern in rule[key]
+        texts = {key: [reader.pattern(text) for text in rule[key]]
+                 for key in ("says", "may_say", "symptoms", "with")}
+        named = {name for key in ("says", "may_say", "symptoms") for pattern in texts[key]
                  for name in pattern.groupindex}
         assert named == set(rule["means"]), rule["kind"]
+        assert reader.pattern(rule["topics"])
         assert rule["checks"] and rule["cures"] and all(cure["costs"] for cure in rule["cures"])
 
 
@@ -378,7 +382,7 @@ def test_html_says_what_the_text_says_and_escapes_it():
     assert "<script>" not in page and "&lt;" not in reader.explain(TRACEBACK).text()
     for text in (TRACEBACK, "the quick brown fox"):
         answer = reader.explain(text)
-        page, said = answer._repr_html_(), answer.text()
+        page, said = re.sub("</?a\\b[^>]*>", "", answer._repr_html_()), answer.text()
         assert "&quot;" in page or "&#x27;" in page
         for heading, rows in answer.blocks():
             assert html.escape(heading) in page and heading in said
@@ -387,6 +391,29 @@ def test_html_says_what_the_text_says_and_escapes_it():
                 assert f">{html.escape(name)}</th>" in page or not name
         tags = re.findall(r"<(/?)(table|caption|tbody|tr|th|td)\b", page)
         assert sum(-1 if closing else 1 for closing, _ in tags) == 0
+
+
+@pytest.mark.parametrize("text, addresses", [
+    (f"RuntimeError: {MESSAGE}", [pages.page("02_llama_vision.ipynb")]),
+    ("the quick brown fox", []),
+])
+def test_an_address_in_the_html_is_a_link(text, addresses):
+    shown = reader.explain(text)._repr_html_()
+    links = re.findall(r'<a href="([^"]*)" target="_blank" rel="noopener">\1</a>', shown)
+    assert links == addresses
+    assert re.sub("<a .*?</a>", "", shown).count("https://") == 0
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("see https://a.org/b_c.html, or (http://d.org/?e=1&f).",
+     'see [https://a.org/b_c.html], or ([http://d.org/?e=1&amp;f]).'),
+    ("<a href='https://a.org/'>x</a>", "&lt;a href=&#x27;[https://a.org/]&#x27;&gt;x&lt;/a&gt;"),
+    ("javascript:alert(1) https:// file:///etc", "javascript:alert(1) https:// file:///etc"),
+    ("https://a.org/\"onclick=alert(1)", "[https://a.org/]&quot;onclick=alert(1)"),
+])
+def test_only_an_address_becomes_a_link(text, shown):
+    links = re.sub(r"\[(.*?)\]", r'<a href="\1" target="_blank" rel="noopener">\1</a>', shown)
+    assert pages.linked(text) == links
 
 
 @pytest.mark.parametrize("bad, words", [
@@ -425,6 +452,13 @@ def test_the_reader_knows_what_the_evidence_says():
     assert reader.evidence() == (words, fixes)
     assert reader.RECORDED.read_text(encoding="utf-8") == recorded_words.text(words, fixes), (
         "run python -m cases.lab.recorded_words, or make notebooks")
+
+
+def test_the_reader_reads_the_rules_that_we_write():
+    assert reader.RULES.read_text(encoding="utf-8") == recorded_words.rules_text(), (
+        "run python -m cases.lab.recorded_words, or make notebooks")
+    assert json.loads(recorded_words.rules_text()) == parse_toml(
+        reader.RULES.with_suffix(".toml").read_text(encoding="utf-8"))["rule"]
 
 
 def run(*argv, given=b""):

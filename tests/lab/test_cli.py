@@ -12,7 +12,8 @@ import torch
 import cases
 from cases import cli
 from cases.halftruths.base import BadInput
-from cases.lab import advice, evidence, gate, torches
+from cases.halftruths.messages import reader
+from cases.lab import advice, evidence, gate, recorded_words, torches
 
 KEYS = ["case", "factors", "fixes", "device", "torch", "provenance", "status", "verdict", "error",
         "where", "output_dtype", "relative_error", "costs"]
@@ -256,6 +257,19 @@ def test_cases_recorded_into_one_folder_do_not_overwrite_each_other(capsys, monk
     assert code == 0
     surveys = sum(len(cases.load(name).surveys) for name in cases.NAMES)
     assert len(list(tmp_path.rglob("*.json"))) == len(gate.units()) + surveys
+
+
+def test_record_renews_what_explain_knows_of_the_evidence(capsys, monkeypatch, tmp_path):
+    stale = tmp_path / "recorded.json"
+    stale.write_text("{}")
+    monkeypatch.setattr(reader, "RECORDED", stale)
+    monkeypatch.setattr(gate, "record", lambda *args: [])
+    assert ask(capsys, "record", "encoder_bf16", "--out", tmp_path) == (0, "", "")
+    assert stale.read_text() == "{}", "that evidence is not the checkout's"
+    said = "✓ recorded.json renewed, for `explain`\n"
+    assert ask(capsys, "record", "encoder_bf16") == (0, said, "")
+    assert stale.read_text("utf-8") == recorded_words.text(*recorded_words.gathered())
+    assert ask(capsys, "record", "encoder_bf16") == (0, "", ""), "it is up to date"
 
 
 def test_a_file_in_the_way_is_exit_1_and_one_line(capsys, monkeypatch, tmp_path):

@@ -54,7 +54,8 @@ def test_a_draft_is_checked_where_it_was_recorded(checkout):
     code, out = said(checkout, "cases", "record", "kv_cache")
     assert code == 0 and out.splitlines()[1:] == [
         "  recorded so far, the headline is met on these torches; put them in case.py: "
-        f"{(here,)!r}"]
+        f"{(here,)!r}",
+        "✓ recorded.json renewed, for `explain`"]  # this copy has no evidence of other cases
     # As told, on a line of its own: the evidence is not older than that.
     case = checkout / "cases" / "kv_cache" / "case.py"
     text = case.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..messages.reader import notebook
-from ..pages import page
+from ..pages import linked, page
 from . import values
 from .reading import Reader
 from .scene import message_of
@@ -119,11 +119,11 @@ class Autopsy:
         left = 'style="text-align:left;vertical-align:top"'
         body = ""
         for name, lines, code in self.rows():
-            shown = [html.escape(line) for line in lines]
-            inside = "<pre>" + "\n".join(shown) + "</pre>" if code else "<br>".join(shown)
+            inside = "<br>".join(map(linked, lines)) if not code else (
+                "<pre>" + html.escape("\n".join(lines)) + "</pre>")
             head = f"<th scope=row {left}>{html.escape(name)}:</th>"
             body += f"<tr>{head}<td {left}>{inside}</td></tr>"
-        return (f'<table class="ht-answer"><caption {left}><strong>{html.escape(self.heading)}'
+        return (f'<table class="ht-answer"><caption {left}><strong>{linked(self.heading)}'
                 f"</strong></caption><tbody>{body}</tbody></table>")
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..base import PROGRAM
 from ..dtypes import dtype_name
 from ..messages.words import dtypes_in
 from . import calls, cure, failures, frames, remedies, road, values, wording
@@ -142,7 +143,7 @@ def no_frames(scene):
         return None
     return Finding("No frame of this traceback holds a tensor operation.", questions=(Question(
         "Is this the exception itself, with its traceback? Of a log alone, give the text to: "
-        "python -m cases explain -", Doubt.NO_FRAMES),))
+        f"{PROGRAM} explain -", Doubt.NO_FRAMES),))
 
 
 # --- by the message and the operands --------------------------------------------------------------

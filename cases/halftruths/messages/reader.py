@@ -2,9 +2,9 @@
 
     print(halftruths.explain("RuntimeError: expected scalar type Half but found Float"))
 
-Needs no torch, so that an answer takes no second. The rules are data, in rules.toml; on which
-torch and device a message was raised, and what a fix did there, is in recorded.json, which is
-made from the evidence.
+Needs no torch, so that an answer takes no second. The rules are data, in rules.json, which is made
+from rules.toml; on which torch and device a message was raised, and what a fix did there, is in
+recorded.json, which is made from the evidence. `python -m cases.lab.recorded_words` makes both.
 """
 
 import collections
@@ -18,10 +18,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base import BadInput, OneLineParser, obey, read_toml, spans
-from ..pages import page
+from ..base import PROGRAM, BadInput, OneLineParser, obey, spans
+from ..pages import linked, page
 from .words import plain
 
+RULES = Path(__file__).with_name("rules.json")
 RECORDED = Path(__file__).with_name("recorded.json")
 LIMIT = 1_000_000  # bytes; more is a log, not a message
 AROUND = 20_000  # characters at the end of a long text without exceptions that are read
@@ -157,7 +158,7 @@ class Answer:
         for heading, rows in self.blocks():
             body = ""
             for name, group in itertools.groupby(rows, key=lambda row: row[0]):
-                texts = [html.escape(text) for _, text in group]
+                texts = [linked(text) for _, text in group]
                 head = f"<th scope=row rowspan={len(texts)} {left}>{html.escape(name)}</th>"
                 cells = [f"<td {left}>{text}</td></tr>" for text in texts]
                 body += "<tr>" + (head if name else "") + "<tr>".join(cells)
@@ -175,24 +176,24 @@ def explain(text):
     raised, frames = exceptions(text)
     around = flat(frames if raised else text[-AROUND:])
     tried = raised or [around]
-    hits = fits(tried, around, symptoms=not raised)
+    hits = fits(by_message, tried, around)
+    if not hits and not raised:
+        hits = fits(by_symptom, tried, around)
     if not hits and (whole := completed(tried[0])):
-        hits = fits([whole], around, symptoms=False)
+        hits = fits(by_message, [whole], around)
     if raised and not hits:
-        hits = [hit for hit in fits(tried[:1], around, symptoms=True)
+        hits = [hit for hit in fits(by_symptom, tried[:1], around)
                 if hit.how == SYMPTOM and PRECISION.search(hit.part)]
-    if hits and hits[0].how >= MAY_SAY:  # beside a message, what else it may be, no guesses
-        hits = [hit for hit in hits
-                if hit.how == SAYS or hit.how == MAY_SAY and (hit.beside or hits[0].how == MAY_SAY)]
+    if hits and hits[0].how == SAYS:  # beside sure words, what else it may be, no guesses
+        hits = [hit for hit in hits if hit.how == SAYS or hit.beside]
     return Answer([reading(hit) for hit in hits[:SHOWN]])
 
 
-def fits(parts, around, symptoms):
-    """Return the best Hit of each rule that fits one of the parts, best first."""
+def fits(how, parts, around):
+    """Return the best Hit of each rule that fits one of the parts in a way, best first."""
     hits = []
     for rule in rules():
-        own = [hit for place, part in enumerate(parts)
-               if (hit := match(rule, part, around, place, symptoms))]
+        own = [hit for place, part in enumerate(parts) if (hit := how(rule, part, around, place))]
         hits += [max(own, key=Hit.rank)] if own else []
     return sorted(hits, key=Hit.rank, reverse=True)  # stable: among equals the file's order
 
@@ -218,23 +219,36 @@ class Hit:
         return self.how, -self.place, 4 * len(self.beside) + min(self.topics, MANY)
 
 
-def match(rule, part, around, place, symptoms):
-    """Return the best Hit of a rule on a part, or None; `around` is where `with` is looked for."""
-    beside = tuple(hit[0] for pattern in rule["with"] if (hit := pattern.search(around)))
+def by_message(rule, part, around, place):
+    """Return the Hit of a rule whose words a part says, or None; `around` is looked at beside."""
     for how, key in (SAYS, "says"), (MAY_SAY, "may_say"):
-        found = [hit for pattern in rule[key] if (hit := pattern.search(part))]
-        if found:
-            return Hit(rule, how, max(found, key=telling), beside, 0, part, place)
-    if not symptoms or len(part) > SYMPTOM_LENGTH:
+        if found := searched(rule[key], part):
+            return Hit(rule, how, max(found, key=telling), beside(rule, around), 0, part, place)
+    return None
+
+
+def by_symptom(rule, part, around, place):
+    """Return the Hit of a rule whose symptoms or topics a part, in people's words, tells of."""
+    if len(part) > SYMPTOM_LENGTH:
         return None
-    topics = {hit[0].lower(): hit for hit in rule["topics"].finditer(part)}
-    for pattern in rule["symptoms"]:
-        if found := pattern.search(part):
-            return Hit(rule, SYMPTOM, found, beside, len(topics), part, place)
+    topics = {hit[0].lower(): hit for hit in pattern(rule["topics"]).finditer(part)}
+    for text in rule["symptoms"]:
+        if found := pattern(text).search(part):
+            return Hit(rule, SYMPTOM, found, beside(rule, around), len(topics), part, place)
     if topics and PRECISION.search(part):
         first = next(iter(topics.values()))
         return Hit(rule, TOPIC, first, tuple(topics), len(topics), part, place)
     return None
+
+
+def beside(rule, around):
+    """Return the words around a message, or a symptom, that point to a rule."""
+    return tuple(hit[0] for hit in searched(rule["with"], around))
+
+
+def searched(patterns, text):
+    """Return the match of each of a rule's patterns that is found in a text."""
+    return [hit for words in patterns if (hit := pattern(words).search(text))]
 
 
 def telling(found):
@@ -348,18 +362,17 @@ def exceptions(text):
 
 @functools.cache
 def rules():
-    """Return the rules, a list of dicts, their patterns compiled."""
-    found = read_toml(Path(__file__).with_name("rules.toml"))["rule"]
+    """Return the rules, a list of dicts; `pattern` compiles what they look for."""
+    found = json.loads(RULES.read_text(encoding="utf-8"))
     for rule in found:
-        for key in ("says", "may_say", "symptoms", "with"):
-            rule[key] = [pattern(text) for text in rule.get(key, ())]
-        rule["topics"] = pattern(rule.get("topics", r"(?!)"))
-        rule.setdefault("means", {})
-        for key in ("cases", "reports"):
+        for key in ("says", "may_say", "symptoms", "with", "cases", "reports"):
             rule.setdefault(key, [])
+        rule.setdefault("topics", r"(?!)")
+        rule.setdefault("means", {})
     return found
 
 
+@functools.cache  # when first looked for: to compile all took half the time of an answer
 def pattern(text):
     """Compile a rule's pattern: see rules.toml for what stands in braces."""
     def expand(brace):
@@ -467,7 +480,7 @@ def measured(fix, case, hit):
     very = same_words(hit.part)
     own = {key: times for key, times in count.items() if key[0] == very}
     own = own or {key: times for key, times in count.items()
-                  if any(p.search(key[0]) for p in hit.rule["says"] + hit.rule["may_say"])}
+                  if searched(hit.rule["says"] + hit.rule["may_say"], key[0])}
     if not own:
         return None
     said = [f"{times} {text}" for verdict, text in VERDICTS.items()
@@ -505,7 +518,7 @@ def do_explain(args):
     return 0
 
 
-def main(argv, program="python -m cases"):
+def main(argv, program=PROGRAM):
     """`explain` of a program, without the import of torch that other commands need."""
     parser = OneLineParser(prog=f"{program} explain", description=__doc__.splitlines()[0])
     add_arguments(parser)

@@ -37,16 +37,17 @@ def caught(function, *args, **kwargs):
 
 
 class Words(html.parser.HTMLParser):
-    """The text of an HTML, and the names of its tags."""
+    """The text of an HTML, the names of its tags, and where its links lead."""
 
     def __init__(self, source):
         super().__init__()
-        self.words, self.tags, self.handlers = [], set(), []
+        self.words, self.tags, self.handlers, self.links = [], set(), [], []
         self.feed(source)
 
     def handle_starttag(self, tag, attributes):
         self.tags.add(tag)
         self.handlers += [name for name, _ in attributes if name.startswith("on")]
+        self.links += [value for name, value in attributes if name in ("href", "src")]
 
     def handle_data(self, data):
         self.words += data.split()
@@ -63,8 +64,9 @@ def read(error):
     assert str(found) == repr(found) == text
     assert shown.words == text.split(), "the HTML and its text twin say the same"
     assert shown.tags <= {"h4", "pre", "div", "code", "br", "table", "tr", "td",
-                          "th", "tbody", "caption", "strong"}
+                          "th", "tbody", "caption", "strong", "a"}
     assert shown.handlers == []
+    assert all(re.match("https?://", link) and link in text for link in shown.links)
     told = found.to_json()
     stored = json.dumps(told, allow_nan=False)
     assert json.loads(stored) == told
