@@ -258,12 +258,15 @@ def where_of(error, folder, plumbing=None):
 
     Of the traceback it is given what is the program's: from the first frame in `folder` on, and
     without the frames of the file `plumbing` and what they called. Files are told by their names
-    alone, for an outcome is the same wherever the project lies.
+    alone, for an outcome is the same wherever the project lies. Of a tensor's layout, which the
+    autopsy tells too, an outcome has nothing.
     """
     start = whole = error.__traceback__
     while start is not None and Path(start.tb_frame.f_code.co_filename).parent != folder:
         start = start.tb_next
     where = autopsy(error.with_traceback(above(start or whole, plumbing))).where
+    for operand in where["operands"] if where else ():
+        operand.pop("layout", None)
     if where and where["origin"]:
         where["origin"]["file"] = Path(where["origin"]["file"]).name
     return where
