@@ -158,3 +158,28 @@ def test_what_is_cast_stands_before_the_dot_or_not(scene, code):
     """torch.to(torch.float32) was once the cure, for sure."""
     line, found = cured(scene, nn.Linear(4, 4))
     assert line == code and found.sure
+
+
+class Wrapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def unpacked(model, rows):
+    return model(**{"x": rows})
+
+
+def unpacked_from_a_list(model, rows):
+    kept = [rows]
+    return model(*kept)
+
+
+@pytest.mark.parametrize("scene", [unpacked, unpacked_from_a_list])
+def test_the_result_of_the_call_that_raised_is_not_cast(scene):
+    """There is none. Where the call does not name the operand, the cast comes further in."""
+    code, found = cured(scene, Wrapped().half(), torch.ones(2, 4))
+    assert code == "return self.body(x.to(torch.float16))" and found.sure

@@ -5,13 +5,11 @@ import types
 
 import torch
 
+from ..dtypes import CASTS
 from . import failures, values
 from .bindings import text
 from .values import MISSING, is_a, is_numpy
 
-CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16,
-         "double": torch.float64, "long": torch.int64, "int": torch.int32, "short": torch.int16,
-         "char": torch.int8, "byte": torch.uint8, "bool": torch.bool}
 KEEPS = set(failures.VIEWS) | set(
     "clone requires_grad_ pin_memory masked_fill "
     "masked_select index_select gather repeat repeat_interleave expand_as view_as reshape_as chunk "
@@ -61,7 +59,7 @@ def cast_of(node, site):
     dtype = keyword_of(node, "dtype")
     if isinstance(node.func, ast.Attribute):
         if called in CASTS and not node.args and not node.keywords:
-            return CASTS[called]
+            return getattr(torch, CASTS[called])
         if called == "type_as":
             return dtype_value(node.args[0], site) if node.args else None
         if called in ("to", "type"):

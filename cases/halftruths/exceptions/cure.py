@@ -142,6 +142,8 @@ def all_parts(node):
 def price(dtype, home, made=False):
     """What a cast costs, in words; or that a tensor is made in another dtype at once."""
     dtype = torch.float32 if is_quantised(dtype) else dtype  # which dequantize gives
+    if dtype.is_complex and not home.is_complex and not made:
+        return "a copy; the imaginary part is dropped"
     if made and home.is_floating_point:
         return f"its numbers have {DIGITS.get(home, 'other digits')}"
     if not failures.is_floating(home):

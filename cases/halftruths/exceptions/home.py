@@ -73,8 +73,8 @@ class Household:
         first, second = self.counts[:2]
         if first <= second or self.evenly and first < 4 * second:
             return None
-        # Tensors that happen to be in sight are a weaker ground than a model.
-        sure = self.failure.root is not None or first >= 3 * second
+        # Tensors that happen to be in sight are a weaker ground than a model, and one is none.
+        sure = self.failure.root is not None or first > 1 and first >= 3 * second
         return self.most, SURE if sure else LIKELY, self.share()
 
     def by_its_conversion(self, dtypes):

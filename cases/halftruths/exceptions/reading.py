@@ -140,6 +140,9 @@ def doubts_of_home(scene, finding, trail):
     if not known:
         yield Question(f"Which dtype is meant at this line: {dtype_name(home)}, as is assumed "
                        f"here, or {dtype_name(odd.dtype)}?", Doubt.HOME)
+    if odd.dtype.is_complex and not home.is_complex:
+        yield Question(f"Is the imaginary part of `{odd.name}` meant? A cast to "
+                       f"{dtype_name(home)} drops it.", Doubt.HOME)
     if is_written_into(scene.failure, odd) and was_meant(trail):
         yield Question(f"Is `{odd.name}` meant to stay {dtype_name(odd.dtype)}? Then cast what is "
                        "written into it.", Doubt.WRITTEN_INTO)

@@ -29,6 +29,7 @@ from .bindings import (
     statement_line,
     text,
 )
+from .calls import cast_of
 from .functions import Function, left_over
 from .past import Past
 from .rules import UNKNOWN, How, Place, effect_of
@@ -139,14 +140,30 @@ class Tracker(Past):
             return None
         outer = site.parent
         while outer is not None:
-            name = next((name for name, held in outer.locals.items()
-                         if held is value and name.isidentifier()), None) if outer.mine else None
-            if name is not None:
-                at = statement_line(outer, outer.line)
-                self.add(outer, at, frames.working(outer) or ast.Name(name), name)
-                return ast.Name(name, ast.Load()), outer, at, ()
+            called = [name for name, held in outer.locals.items()
+                      if held is value and name.isidentifier()] if outer.mine else []
+            if called:
+                at, busy = statement_line(outer, outer.line), frames.working(outer)
+                part = self.handed_on(busy, called, outer)
+                self.add(outer, at, busy or part, text(part))
+                return part, outer, at, ()
             outer = outer.parent
         return None
+
+    def handed_on(self, busy, called, site):
+        """The part of a call that stands for a tensor with these names; one of them, if none does.
+
+        y = x.float() may be x itself. The road leads through the cast, which would undo a cure
+        before it, and through the name that was handed on.
+        """
+        found = ast.Name(called[0], ast.Load())
+        for part in ast.walk(busy) if isinstance(busy, ast.Call) else ():
+            if isinstance(part, ast.Call) and part is not busy and names_in(part) & set(called) \
+                    and cast_of(part, site) == self.dtype:
+                return part
+            if isinstance(part, ast.Name) and part.id in called:
+                found = part
+        return found
 
     def back_literal(self, node, site, line, pick):
         if pick and isinstance(node, ast.Dict):

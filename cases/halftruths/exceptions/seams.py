@@ -225,7 +225,7 @@ def piece_of(step: Step, node, name):
                 values.look_up(part, step.site)) for part in parts):
             return None  # an object that held the tensor
         called = values.look_up(node.func, step.site)
-        if is_at_work(node, step.site) and node is not step.node:
+        if is_at_work(node, step.site):
             return parts[0] if parts else None  # it raised: there is no result to cast
         if step.how in ("parameter", "cast", "made") or values.is_module(called) and not parts:
             return node

@@ -8,6 +8,8 @@ import re
 
 import torch
 
+from ..dtypes import CASTS
+
 ABOUT_DTYPES = re.compile(
     r"\b(?:d?types?|scalar types?|data ?types?|float\d*|half|b?float16|double|long|int\d*|"
     r"precision|overflow|fp16|integral|tensors used as indices)\b|BFloat|Half|Double|ComplexFloat",
@@ -50,10 +52,7 @@ SCALER = {
         "scaler.unscale_ comes before scaler.step, once.",
     "scale_() has already been called": "the loss was scaled twice.",
 }
-DTYPES = {"half": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32,
-          "double": torch.float64, "long": torch.int64, "int": torch.int32, "bool": torch.bool,
-          "short": torch.int16, "char": torch.int8, "byte": torch.uint8}
-FLOATS = ("float", "double", "half", "bfloat16")
+DTYPES = {word: getattr(torch, name) for word, name in CASTS.items()}
 
 
 def about_dtypes(message):
@@ -76,7 +75,7 @@ def refused(message):
         return None
     # That two dtypes must match is no list of what is allowed.
     alike = re.search(r"match|same", message)
-    return None if alike and names[0].lower() in FLOATS else names[0]
+    return None if alike and DTYPES[names[0].lower()].is_floating_point else names[0]
 
 
 def kind_of(message):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import PROGRAM, BadInput, OneLineParser, obey, spans
+from ..dtypes import COMPLEX, NAMES, SCALARS, spelled
 from ..pages import linked, page
 from .words import plain
 
@@ -44,15 +45,15 @@ SEND = ("the full traceback as text", "torch.__version__",
         "the dtypes of the model's parameters: {p.dtype for p in model.parameters()}",
         "dtype and shape of the inputs", "whether autocast or a trainer's fp16 or bf16 is on")
 
-DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*(?:ComplexHalf|ComplexFloat|"
-         r"ComplexDouble|BFloat16|Half|Float8_\w+|Float(?:16|32|64)?|Double|Long|Int(?:16|32|64)?|"
-         r"Short|Byte|Char|Bool|[bf]?fp?16|fp32|fp64)(?:Tensor|Type)?\b")
+PREFIX = r"(?:c10::|torch\.(?:cuda\.)?)?"
+DTYPE = (r"(?:struct )?(?:c10::|at::|torch\.|cuda\.|CPU|CUDA)*"
+         rf"(?:Float8_\w+|{spelled(*SCALARS)})(?:Tensor|Type)?\b")
 KINDS = {  # {name:float64} in a pattern
-    "float16": r"(?:c10::|torch\.(?:cuda\.)?)?(?:b?float16|half)(?:Tensor)?\b",
-    "float64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:double|float64)(?:Tensor)?\b",
-    "complex": r"Complex(?:Half|Float|Double)\b",
-    "int64": r"(?:c10::|torch\.(?:cuda\.)?)?(?:long|int(?:64|32)?)(?:Tensor)?\b",
-    "int8": r"(?:c10::|torch\.)?(?:float8_\w+|q?u?int8|byte|char)\b",
+    "float16": rf"{PREFIX}(?:{spelled('float16', 'bfloat16')})(?:Tensor)?\b",
+    "float64": rf"{PREFIX}(?:{spelled('float64')})(?:Tensor)?\b",
+    "complex": rf"{PREFIX}(?:{spelled(*COMPLEX)})(?:Tensor)?\b",
+    "int64": rf"{PREFIX}(?:{spelled('int64', 'int32')})(?:Tensor)?\b",
+    "int8": rf"{PREFIX}(?:float8_\w+|q?(?:{spelled('int8', 'uint8')}))(?:Tensor)?\b",
 }
 WORDS = {  # {low} in a pattern
     "low": r"(?:\b(?:fp|bf|float|bfloat)[ -]?(?:8|16)\b|\bhalf\b|_BF16\b|\b16[- ]?bits?\b|"
@@ -63,11 +64,6 @@ WORDS = {  # {low} in a pattern
 PRECISION = re.compile(
     WORDS["low"] + r"|\b(?:d|data ?)types?\b|\bprecision\b|\b(?:fp|float)(?:32|64)\b|\bdouble\b|"
     r"\bMPS\b|\bfp8\b|\bnans?\b|\bgradscaler\b", re.IGNORECASE)
-NAMES = {"half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16",
-         "bfp16": "bfloat16", "float": "float32", "fp32": "float32", "double": "float64",
-         "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "char": "int8",
-         "byte": "uint8", "complexhalf": "complex32", "complexfloat": "complex64",
-         "complexdouble": "complex128"}
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])|\[(?:\d{1,2};)*\d{1,2}m")
 EXCEPTION = re.compile(r"(?<![\w.])(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]*"

@@ -2,6 +2,8 @@
 
 import re
 
+from ..dtypes import FLOATS, SCALARS
+
 NUMBER = re.compile(r"\b\d+(\.\d+)?(e-?\d+)?\b")  # as in "relative error 0.04"; not as in conv2d
 
 
@@ -19,18 +21,12 @@ def plain(message):
     return re.sub(r"0x[0-9a-f]+|(?<![\w.])\d+(?![\w.])", "#", lines[0] if lines else "")
 
 
-# How PyTorch's messages call its floating dtypes: C++ scalar types, c10 names, Python names.
-NAMES = {
-    "float16": r"\bc10::Half\b|\bHalf\b|\bfloat16\b",
-    "bfloat16": r"\bc10::BFloat16\b|\bBFloat16\b|\bbfloat16\b",
-    "float32": r"\bFloat\b|\bfloat\b|\bfloat32\b",
-    "float64": r"\bDouble\b|\bdouble\b|\bfloat64\b",
-}
-
-
 def dtypes_in(message):
-    """Return the floating dtypes that a message names, as a list in the order of NAMES."""
-    return [dtype for dtype, words in NAMES.items() if re.search(words, message)]
+    """Return the floating dtypes that a message names, as a list in the order of FLOATS."""
+    said = set(re.findall(r"\w+", message))
+    # C++ has a float and a double itself; `half` in small letters is a word of English.
+    return [name for name in FLOATS
+            if said & {name, SCALARS[name], SCALARS[name].lower()} - {"half"}]
 
 
 def same_error(one, other):
