@@ -1,5 +1,7 @@
 """The cure: which place on the odd dtype's road is changed, and that the changed line is right."""
 
+import operator
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -183,3 +185,73 @@ def test_the_result_of_the_call_that_raised_is_not_cast(scene):
     """There is none. Where the call does not name the operand, the cast comes further in."""
     code, found = cured(scene, Wrapped().half(), torch.ones(2, 4))
     assert code == "return self.body(x.to(torch.float16))" and found.sure
+
+
+# ------------------------------------------------------------------ a likely cure is no sure one
+
+
+class Sample(Mapping):
+    """Its entries come from code of its own, which is not run."""
+
+    def __getitem__(self, name):
+        return {"mask": torch.ones(2, 4)}[name]
+
+    def __iter__(self):
+        return iter(("mask",))
+
+    def __len__(self):
+        return 1
+
+
+def from_one_side_of_a_try(model, sample):
+    try:
+        mask = sample["mask"]
+    except KeyError:
+        mask = torch.ones(2, 4)
+    return model(mask)
+
+
+pick = operator.itemgetter("mask")
+
+
+def from_one_side_of_a_line(model, sample):
+    mask = pick(sample) if "mask" in sample else torch.ones(2, 4)
+    return model(mask)
+
+
+@pytest.mark.parametrize("scene, asks", [
+    (from_one_side_of_a_try, "`mask` is bound in a branch before line"),
+    (from_one_side_of_a_line, "may take either branch"),
+])
+def test_a_side_of_which_nothing_is_known_may_be_what_was_run(scene, asks):
+    """It was, here: the other side's cure changes nothing."""
+    code, found = cured(scene, Wrapped().half(), Sample())
+    assert "torch.ones(2, 4, dtype=torch.float16)" in code
+    assert not found.sure and any(asks in question for question in found.asks)
+
+
+def spread(model, adjacency):
+    return adjacency @ model(torch.ones(4, 4, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_bsr"])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_half_may_have_no_kernel_for_a_compressed_tensor(layout):
+    adjacency = torch.eye(4)
+    adjacency = adjacency.to_sparse_csr() if layout == "sparse_csr" else \
+        adjacency.to_sparse_bsr((2, 2))
+    model = Wrapped().half()
+    code, found = cured(spread, model, adjacency)
+    assert not found.sure
+    assert any(f"a kernel for {layout} tensors in float16?" in asks for asks in found.asks)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
+        spread(model, adjacency.half())
+
+
+def half_beside_one(signal):
+    return signal @ torch.ones(4, 2, dtype=torch.float16)
+
+
+def test_one_tensor_in_sight_is_no_majority():
+    _, found = cured(half_beside_one, torch.ones(3, 4))
+    assert not found.sure and found.asks[0].startswith("Which dtype is meant at this line: float32")

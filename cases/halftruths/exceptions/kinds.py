@@ -37,6 +37,7 @@ class Doubt(Enum):
     WRITTEN_INTO = "someone chose the dtype of what is written into"
     ROAD = "where the dtype came in was not read without a choice"
     TRAINED = "the weights are trained"
+    KERNEL = "the cure's dtype may have no kernel for such a tensor"
     NO_CURE = "no line of the reader's own can be changed"
 
 

@@ -283,11 +283,16 @@ class Past:
         known = [(b, self.dtype_at(b.node, site, b.line) if b.kind == "value" else None)
                  for b in options]
         fitting = [b for b, dtype in known if dtype == self.dtype]
+        unknown = [b for b, dtype in known if dtype is None]
+        others = [b for b in unknown if not is_handed_on(b, name)]
         if fitting and (len(fitting) == 1 or is_handed_on(fitting[-1], name)):
-            return fitting[-1]
-        possible = [b for b, dtype in known if dtype is None]
-        possible = fitting or [b for b in possible if not is_handed_on(b, name)] or possible
-        if len(possible) != 1:
+            possible = [fitting[-1]]
+            # One of which nothing is known may be what was run: in a `try`, say.
+            sure = all(b.kind != "value" for b in others)
+        else:
+            possible = fitting or others or unknown
+            sure = len(possible) == 1
+        if not sure:
             self.doubt(f"`{name}` is bound in a branch before line {line} of "
                        f"{frames.show_file(site.filename)}, which may not have been taken")
         return (possible or options)[-1]

@@ -18,6 +18,8 @@ from .kinds import Doubt, Question, finding_of
 from .remedies import convert_module
 from .scene import scene_of
 
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
 
 @dataclass
 class Station:
@@ -153,6 +155,11 @@ def doubts_of_cure(scene, odd, home, change):
         yield Question("Are these weights trained? In low precision they lose small updates. To "
                        "keep them float32, cast what they are given, and their result.",
                        Doubt.TRAINED)
+    if odd.tensor is not None and odd.tensor.device.type == "cpu" and \
+            odd.tensor.layout in COMPRESSED and home in (torch.float16, torch.bfloat16):
+        kind = f"{dtype_name(odd.tensor.layout)} tensors in {dtype_name(home)}"
+        yield Question(f"Has this torch a kernel for {kind}? If the cure ends in \"not "
+                       "implemented\", compute this line in float32.", Doubt.KERNEL)
     if change is None:
         yield Question("Where does your own code hand it over? Cast it there: "
                        f".to({dtype_name(home)}).", Doubt.NO_CURE)

@@ -187,7 +187,9 @@ class Tracker(Past):
         """The node that is of the odd dtype, of several; the first, with a doubt, if unclear."""
         fitting = [node for node in options if self.dtype_at(node, site, line) == self.dtype]
         alike = {text(failures.base_name(node) or node) for node in options}
-        if len(fitting) != 1 and len(alike) > 1:
+        unknown = [node for node in options if self.dtype_at(node, site, line) is None
+                   and self.value_at(node, site, line) is MISSING]
+        if (len(fitting) != 1 or unknown) and len(alike) > 1:
             self.doubt(f"line {line} of {frames.show_file(site.filename)} may take either branch")
         return (fitting or options)[0]
 
