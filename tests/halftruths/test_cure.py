@@ -255,3 +255,14 @@ def half_beside_one(signal):
 def test_one_tensor_in_sight_is_no_majority():
     _, found = cured(half_beside_one, torch.ones(3, 4))
     assert not found.sure and found.asks[0].startswith("Which dtype is meant at this line: float32")
+
+
+def test_a_layer_of_two_dtypes_disagrees_once_more_after_the_cure():
+    model = Wrapped()
+    model.body.weight = nn.Parameter(torch.ones(4, 4, dtype=torch.float16))
+    code, found = cured(made_without_a_dtype, model)
+    assert code == "x = torch.ones(2, 4, dtype=torch.float16)" and not found.sure
+    assert found.asks == ["Is `bias` meant to stay float32? With `input` cast alone, it is the next "
+                          "to disagree."]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        model(torch.ones(2, 4, dtype=torch.float16))

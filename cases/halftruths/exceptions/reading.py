@@ -155,6 +155,12 @@ def doubts_of_cure(scene, odd, home, change):
         yield Question("Are these weights trained? In low precision they lose small updates. To "
                        "keep them float32, cast what they are given, and their result.",
                        Doubt.TRAINED)
+    if home.is_floating_point and not scene.is_own_weight(odd.tensor):
+        for weight in scene.failure.operands:
+            if scene.is_own_weight(weight.tensor) and weight.dtype != home and \
+                    weight.dtype.is_floating_point:
+                yield Question(f"Is `{weight.name}` meant to stay {dtype_name(weight.dtype)}? With "
+                               f"`{odd.name}` cast alone, it is the next to disagree.", Doubt.HOME)
     if odd.tensor is not None and odd.tensor.device.type == "cpu" and \
             odd.tensor.layout in COMPRESSED and home in (torch.float16, torch.bfloat16):
         kind = f"{dtype_name(odd.tensor.layout)} tensors in {dtype_name(home)}"
