@@ -262,7 +262,7 @@ def test_a_layer_of_two_dtypes_disagrees_once_more_after_the_cure():
     model.body.weight = nn.Parameter(torch.ones(4, 4, dtype=torch.float16))
     code, found = cured(made_without_a_dtype, model)
     assert code == "x = torch.ones(2, 4, dtype=torch.float16)" and not found.sure
-    assert found.asks == ["Is `bias` meant to stay float32? With `input` cast alone, it is the next "
-                          "to disagree."]
+    assert found.asks == ["Is `bias` meant to stay float32? With `input` cast alone, it is the "
+                          "next to disagree."]
     with pytest.raises(RuntimeError, match="same dtype"):
         model(torch.ones(2, 4, dtype=torch.float16))
