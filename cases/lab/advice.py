@@ -37,7 +37,7 @@ VERDICTS = {"holds": "✓", "holds here": "◑", "no effect": "○", "fails": "�
             "can't be shown here": "?"}
 # Modules of ours whose functions a check may use, and that no other hash covers.
 OURS = re.compile(r"cases\.(?!lab\.|halftruths\.|notebook\.)\w+\.(?!model$|fixes$|case$)")
-LONGEST = 240  # characters of what was seen in one scene, where a person reads them
+SHOWN = 240  # characters of what was seen in one scene, where a person reads them
 
 
 @dataclass(frozen=True)
@@ -490,8 +490,8 @@ def published(ids=()):
 
 
 def short(text):
-    """A text of at most LONGEST characters; the JSON has all of it."""
-    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+    """A text of at most SHOWN characters; the JSON has all of it."""
+    return text if len(text) <= SHOWN else text[:SHOWN].rsplit(" ", 1)[0] + " …"
 
 
 # ------------------------------------------------------------------ recorded, and held to it

@@ -298,8 +298,8 @@ def emulated(device="cuda"):
         # A parameter must become another object when its module moves, not the same with new data.
         torch.__future__.set_overwrite_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_overwrite_module_params_on_conversion, overwrite)
-        lab.EMULATED.add(device)
-        stack.callback(lab.EMULATED.discard, device)
+        lab.EMULATED[device] = __file__
+        stack.callback(lab.EMULATED.pop, device)
         stack.enter_context(Doorman(device))
         yield
 

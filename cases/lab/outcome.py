@@ -10,7 +10,7 @@ class Outcome:
     """What one run did. Every field is measured; see DESIGN's contract for the JSON form.
 
     status: "raised" or "ran". verdict: "fails", "moves", "runs" or "costs".
-    error: {"type", "message"} or None. where: see cases.halftruths.exceptions.failures.locate.
+    error: {"type", "message"} or None. where: see cases.lab.run.where_of.
     relative_error: against the same model in float32, padding left out; one digit, or None.
     provenance: "live", "recorded" or "emulated"; `recorded` says where and when, if so.
     """

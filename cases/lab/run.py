@@ -4,15 +4,17 @@ import copy
 import importlib.util
 import itertools
 import random
+import types
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from cases.halftruths.base import BadInput
 from cases.halftruths.dtypes import dtype_name
-from cases.halftruths.exceptions import failures
+from cases.halftruths.exceptions.answer import autopsy
 from cases.halftruths.messages.words import same_error
 from cases.lab import evidence, numerics, torches
 from cases.lab.case import Missing
@@ -48,8 +50,9 @@ def steady():
             torch.backends.cudnn.allow_tf32 = tf32
 
 
-# Devices that cases.lab.emulate stands in for at the moment. Outcomes on them are labelled so.
-EMULATED = set()
+# Devices that cases.lab.emulate stands in for at the moment, and its file, which is no part of a
+# program's traceback. Outcomes on them are labelled so.
+EMULATED = {}
 
 
 def check_device(device):
@@ -229,7 +232,7 @@ def measure(case, setting, fixes, device, training):
         raise
     except Exception as error:
         outcome.error = {"type": type(error).__name__, "message": str(error).strip()}
-        outcome.where = failures.locate(error, program=case.folder)
+        outcome.where = where_of(error, case.folder, EMULATED.get(device))
         return outcome
     if run.torch_id is not None:
         # Outside the try: an interpreter that is missing or dies is not the program's outcome.
@@ -248,6 +251,33 @@ def measure(case, setting, fixes, device, training):
     if trained:
         outcome.costs += numerics.training_costs(trained, reference_trained)
     return outcome
+
+
+def where_of(error, folder, plumbing=None):
+    """Where an error was raised, and where its odd dtype came in: what the autopsy says of it.
+
+    Of the traceback it is given what is the program's: from the first frame in `folder` on, and
+    without the frames of the file `plumbing` and what they called. Files are told by their names
+    alone, for an outcome is the same wherever the project lies. Of a tensor's layout, which the
+    autopsy tells too, an outcome has nothing.
+    """
+    start = whole = error.__traceback__
+    while start is not None and Path(start.tb_frame.f_code.co_filename).parent != folder:
+        start = start.tb_next
+    where = autopsy(error.with_traceback(above(start or whole, plumbing))).where
+    for operand in where["operands"] if where else ():
+        operand.pop("layout", None)
+    if where and where["origin"]:
+        where["origin"]["file"] = Path(where["origin"]["file"]).name
+    return where
+
+
+def above(traceback, file):
+    """A traceback without the frames of a file, and without all that those called."""
+    if traceback is None or traceback.tb_frame.f_code.co_filename == file:
+        return None
+    return types.TracebackType(above(traceback.tb_next, file), traceback.tb_frame,
+                               traceback.tb_lasti, traceback.tb_lineno)
 
 
 def judge(outcome, baseline):

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from cases.halftruths.exceptions.failures import locate
+from cases.halftruths.exceptions.answer import autopsy
 from cases.lab.advice import advice, attempt, fact, not_shown, remedy
 from cases.lab.numerics import allowed_error, cost, relative_error, show
 from cases.lab.run import call, prepare, run
@@ -60,7 +60,7 @@ def where_float32_pixels_fail(device):
     try:
         model(**on(device, inputs))  # with pixels in float32
     except Exception as error:
-        where = locate(error)
+        where = autopsy(error).where
     yield failed_in("transformers' LLaVA, all in bfloat16", where)
 
 

@@ -5,7 +5,7 @@ import torch
 from cases.halftruths.dtypes import dtype_name
 from cases.lab.case import DTYPES
 from cases.lab.run import call, prepare, steady
-from cases.notebook.exercise import LONGEST, Judgement
+from cases.notebook.exercise import SHOWN, Judgement
 from cases.notebook.table import Table
 
 LOW = ("float32", "float16", "bfloat16")
@@ -92,7 +92,7 @@ def guessed(answers, programs):
         guesses = [float(guess) for guess in guesses]
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        return Judgement(False, [f"Your function raises {said[:LONGEST]}"])
+        return Judgement(False, [f"Your function raises {said[:SHOWN]}"])
     with steady():
         found = [float(program()) for program in programs]
     right = [guess == number for guess, number in zip(guesses, found, strict=True)]

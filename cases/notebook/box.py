@@ -43,8 +43,8 @@ FORM = """<div class="ht-box">
 <button type="button">Read</button><span class="ht-hint">or Ctrl+Enter</span>
 <span class="ht-hint ht-long" hidden>Long: only the end is shown here, all of it is read.</span>
 <div role="status"></div><div class="ht-said"></div></div>"""
-END = 20_000  # characters shown; with many more JupyterLab's page stops for seconds a key
-MOST = LIMIT + 1  # characters sent: too many to be read, and the connection bears them
+SHOWN = 20_000  # characters shown; with many more JupyterLab's page stops for seconds a key
+SENT = LIMIT + 1  # characters sent: too many to be read, and the connection bears them
 SILENT = "No answer yet. If the kernel has stopped, copy your text and run this cell again."
 
 
@@ -108,8 +108,8 @@ class Widget(anywidget.AnyWidget):
     } }"""
     form = traitlets.Unicode(STYLE + FORM).tag(sync=True)
     silent = traitlets.Unicode(SILENT).tag(sync=True)
-    end = traitlets.Int(END).tag(sync=True)
-    most = traitlets.Int(MOST).tag(sync=True)
+    end = traitlets.Int(SHOWN).tag(sync=True)
+    most = traitlets.Int(SENT).tag(sync=True)
     pasted = traitlets.Unicode("").tag(sync=True)
     said = traitlets.Unicode("").tag(sync=True)
     answer = traitlets.Unicode("").tag(sync=True)
@@ -133,7 +133,7 @@ class Box:
 
     def set(self, text):
         """Put a text into the area and read it; return the box. Bad input is said in the box."""
-        self.widget.pasted = text[-MOST:] if isinstance(text, str) else ""
+        self.widget.pasted = text[-SENT:] if isinstance(text, str) else ""
         self.widget.send_state("pasted")  # also where only the page's text has changed
         self._answer(text)
         return self

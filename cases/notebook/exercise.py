@@ -10,7 +10,7 @@ from cases.lab.run import run
 # reported and left to the reader's judgement.
 FORBIDDEN = ("master_weights", "error", "not_finite", "output_shape", "gradients", "no_learning",
              "updates_lost")
-LONGEST = 80  # characters of an answer, or of what a person's function raised, that are shown
+SHOWN = 80  # characters of an answer, or of what a person's function raised, that are shown
 
 
 @dataclass
@@ -71,7 +71,7 @@ def counter_example(example, holds):
 
 def raised(error):
     """What a reader's function raised, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:SHOWN]
 
 
 def compare(answers, messages, dtype=None):
@@ -104,7 +104,7 @@ def answered(answers, count):
         return None, f"Not {count} answers; {wanted}"
     if not all(isinstance(text, str) for text in texts):
         return None, f"Not all answers are texts; {wanted}"
-    texts = [" ".join(text.split())[:LONGEST] for text in texts]
+    texts = [" ".join(text.split())[:SHOWN] for text in texts]
     empty = [str(place) for place, text in enumerate(texts, start=1) if not text]
     if empty:
         return None, f"Your answers first. Still empty: {', '.join(empty)}."

@@ -51,10 +51,11 @@ def test_where_is_the_scores_of_the_first_layer_and_comes_in_by_the_prefix(phase
         ("zeros", "float16"), ("q", "float16"), ("k", "float32"),
     ]
     origin = where["origin"]
-    assert (origin["file"], origin["name"], origin["dtype"]) == ("model.py", "past", "float32")
+    assert (origin["file"], origin["name"], origin["dtype"], origin["how"]) == (
+        "model.py", "embedding.weight", "float32", "parameter")
     lines = CASE.model_source.splitlines()
     assert lines[origin["line"] - 1].strip() == origin["code"]
-    assert origin["code"].startswith("x = layer(")
+    assert origin["code"].startswith("return self.embedding.weight")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,11 @@ def test_one_mistake_has_many_words(setting, message, module, op):
     outcome = run(CASE, setting, training=False)
     assert outcome.error["message"].startswith(message)
     assert (outcome.where["module"], outcome.where["op"]) == (module, op)
-    assert outcome.where["origin"]["file"] == "model.py"
+    origin = outcome.where["origin"]
+    if module == "lm_head":  # its own weight, which no line of the traceback made
+        assert (origin["name"], origin["how"]) == ("weight", "parameter")
+    else:
+        assert origin["file"] == "model.py"
 
 
 def test_without_a_float32_part_nothing_fails():

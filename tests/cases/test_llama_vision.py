@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import cases
-from cases.halftruths.exceptions import failures
+from cases.halftruths import autopsy
 from cases.lab import torches
 from cases.lab.case import Missing
 from cases.lab.run import call, fixed_run, run, smallest_sufficient, subsets
@@ -62,11 +62,11 @@ def test_fails_at_the_first_q_proj_and_leads_back_to_the_joined_sequence(phase, 
         ("input", "float32"), ("weight", "float16")
     ]
     origin = where["origin"]
-    assert (origin["file"], origin["name"], origin["dtype"]) == (
-        "model.py", "inputs_embeds", "float32"
+    assert (origin["file"], origin["name"], origin["dtype"], origin["how"]) == (
+        "model.py", "model.projector.2.weight", "float32", "parameter"
     )
     line = CASE.model_source.splitlines()[origin["line"] - 1]
-    assert line.strip() == origin["code"] and "here" in line
+    assert line.strip() == origin["code"] and line.strip().startswith("features = model.projector(")
 
 
 def test_the_failing_layer_is_a_linear_without_bias_of_transformers_own_llama():
@@ -119,7 +119,8 @@ def test_float32_for_the_whole_model_also_changes_the_output_of_a_forward():
 def test_half_pixels_need_a_half_tower():
     moved = run(CASE, {}, ["image_to_model_dtype"])
     assert moved.where["module"] == "vision_tower.0" and moved.where["op"] == "conv2d"
-    assert moved.where["origin"]["name"] == "pixels"
+    # The convolution was given half pixels; its own weight is what stayed float32.
+    assert (moved.where["origin"]["name"], moved.where["origin"]["dtype"]) == ("weight", "float32")
     both = run(CASE, {}, ["image_to_model_dtype", "vision_tower_half"])
     assert both.status == "ran" and happened(both) == ["master_weights"]
 
@@ -153,7 +154,7 @@ def test_the_template_keeps_nothing_and_keeping_the_norms_would_raise_by_itself(
     scene = norms_in_float32()
     assert scene["nn.LayerNorm"] == 0 and scene["RMSNorm"] == 5
     assert str(scene["error"]) == FLOAT_INTO_HALF
-    assert failures.locate(scene["error"])["module"] == "model.layers.0.self_attn.q_proj"
+    assert autopsy(scene["error"]).where["module"] == "model.layers.0.self_attn.q_proj"
 
 
 def test_fixes_are_short_and_say_what_they_do():
@@ -180,7 +181,7 @@ def test_the_newer_library_casts_pixels_and_its_mixed_model_fails_at_the_far_end
     assert scene["all_half"].dtype == torch.float16 and scene["all_half"].isfinite().all()
     error = scene["language_half"]
     assert str(error) == "expected m1 and m2 to have the same dtype, but got: c10::Half != float"
-    assert failures.locate(error)["module"] == "lm_head"
+    assert autopsy(error).where["module"] == "lm_head"
 
 
 def test_bytes_of_7b():

@@ -2,9 +2,11 @@
 
 import operator
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 import torch
+from test_autopsies import run
 from torch import nn
 
 from cases import halftruths
@@ -63,9 +65,101 @@ def test_a_complex_result_is_not_cast_back():
     assert torch.view_as_complex(q.float())[0] == 1 + 2j
 
 
-def test_each_seam_says_what_it_is():
-    assert len(set(seams.SEAMS)) == len(seams.SEAMS)
+# A script of tests/halftruths/autopsies in which a seam is the first that answers, and its code.
+# That the code cures is tried there.
+ANSWERS = {
+    "creation_without_a_dtype": ("cat_out_token_buffer",
+                                 "buffer = torch.empty_like(tokens, dtype=torch.float32)"),
+    "cast_of_the_whole": ("eigh_bfloat16_covariance",
+                          "return torch.relu(images @ weight).to(torch.float32)"),
+    "result_of_an_operator": ("beam_index_true_division",
+                              "beam, token = (flat / vocab).to(torch.int64), flat % vocab"),
+    "result_of_a_layer": ("tied_head_made_float32", "x = self.embed(ids).to(torch.bfloat16)"),
+    "parameters_read_at_the_line": (
+        "nbeats_basis_parameter_double", "return back @ self.backcast.to(torch.float32), "
+                                         "fore @ self.forecast.to(torch.float32)"),
+    "cast_in_code_that_runs": ("cdist_half_gallery", "gallery = gallery.to(torch.float32)"),
+    "handed_over": ("autocast_switched_off_inside", "x = self.inner(x).to(torch.float32)"),
+    "handed_on_in_the_same_line": (
+        "argument_made_in_the_call", "print(probe(torch.ones(3, 6, dtype=torch.float32)).shape)"),
+    "creation_with_a_dtype": ("kv_cache_index_put_half",
+                              "self.keys = torch.zeros(slots, dim, dtype=torch.float32)"),
+    "operand_at_the_line": ("compressed_gradient_write_back",
+                            "parameter.grad = average.to(torch.float32)"),
+    "cast_in_code_that_is_over": ("prehook_casts_input",
+                                  "return tuple(arg.to(torch.float32) for arg in args)"),
+}
+
+
+def answering(monkeypatch):
+    """A list that gets the name of each seam that answers."""
+    answered = []
+
+    def watched(seam):
+        def asked(road):
+            found = seam(road)
+            answered.extend([seam.__name__] if found else [])
+            return found
+        return asked
+
+    monkeypatch.setattr(seams, "SEAMS", tuple(map(watched, seams.SEAMS)))
+    return answered
+
+
+@pytest.mark.parametrize("seam", ANSWERS)
+def test_each_seam_answers(seam, monkeypatch):
+    script, code = ANSWERS[seam]
+    path = Path(__file__).parent / "autopsies" / f"{script}.py"
+    error, answered = run(path, path.read_text(encoding="utf-8")), answering(monkeypatch)
+    cure = halftruths.autopsy(error).cure
+    assert answered == [seam]
+    assert cure["code"].split("  #")[0].strip() == code
+
+
+def quantised_and_handed_on(model):
+    x = torch.quantize_per_tensor(torch.ones(2, 4), 0.1, 0, torch.qint8)
+    return model(x)
+
+
+def test_a_quantised_tensor_is_made_plain_where_it_is_last_handed_on(monkeypatch):
+    answered = answering(monkeypatch)
+    line, found = cured(quantised_and_handed_on, nn.Linear(4, 4))
+    assert (line, answered) == ("return model(x.dequantize())", ["quantised_operand"])
+    assert found.sure and found.cure["costs"] == "a copy in float32; nothing is rounded"
+    line, found = cured(quantised_and_handed_on, nn.Linear(4, 4).half())
+    assert line == "return model(x.dequantize().to(torch.float16))"
+    assert found.cure["costs"].startswith("a copy, and one rounding to float16")
+
+
+def test_every_seam_is_tried_here():
+    assert {seam.__name__ for seam in seams.SEAMS} == {*ANSWERS, "quantised_operand"}
     assert seams.SEAMS[0] is seams.quantised_operand  # a quantised tensor cannot be cast
+
+
+def cast_by_a_function(model):
+    x = torch.asarray([1.0, 2.0, 3.0, 4.0], dtype=torch.float16)
+    return model(x)
+
+
+def cast_by_a_method_of_the_class(model):
+    x = torch.Tensor.double(torch.ones(2, 4))
+    return model(x)
+
+
+def cast_twice(model):
+    x = torch.ones(2, 4).to(torch.float64).abs().to(torch.float64)
+    return model(x)
+
+
+@pytest.mark.parametrize("scene, code", [
+    (cast_by_a_function, "x = torch.asarray([1.0, 2.0, 3.0, 4.0], dtype=torch.float32)"),
+    (cast_by_a_method_of_the_class, "x = torch.Tensor.double(torch.ones(2, 4)).to(torch.float32)"),
+    (cast_twice, "x = torch.ones(2, 4).to(torch.float64).abs().to(torch.float32)"),
+])
+def test_what_is_cast_stands_before_the_dot_or_not(scene, code):
+    """torch.to(torch.float32) was once the cure, for sure."""
+    line, found = cured(scene, nn.Linear(4, 4))
+    assert line == code and found.sure
 
 
 class Wrapped(nn.Module):

@@ -3,7 +3,7 @@
 import pytest
 
 from cases.notebook import lesson
-from cases.notebook.exercise import LONGEST, compare
+from cases.notebook.exercise import SHOWN, compare
 
 LINEAR = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16"
 CONV = "RuntimeError: Input type (c10::BFloat16) and bias type (float) should be the same"
@@ -82,7 +82,7 @@ def test_odd_answers_are_one_clear_line(answers, words):
 
 def test_an_endless_answer_is_cut():
     found = judged("x " * 10_000, "weight")
-    assert all(len(line) < LONGEST + 200 for line in found.lines)
+    assert all(len(line) < SHOWN + 200 for line in found.lines)
 
 
 def test_messages_are_raised_live_and_none_twice(capsys):

@@ -1,13 +1,12 @@
 """Where an error was raised, read from the exception alone."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from cases.halftruths.exceptions.failures import locate
+from cases.halftruths import autopsy
 
 HALF = torch.float16
 
@@ -17,6 +16,10 @@ def caught(function, *args):
     with pytest.raises(Exception) as caught:
         function(*args)
     return caught.value
+
+
+def locate(error):
+    return autopsy(error).where
 
 
 def summary(where):
@@ -125,37 +128,26 @@ def test_a_call_over_several_lines_and_letters_of_two_bytes():
     assert summary(where) == {"ß": "float32", "weight": "float16"}
 
 
-PROGRAM = """import torch
+def test_the_origin_is_where_the_road_begins():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
 
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Linear(4, 4)
-        self.last = torch.nn.Linear(4, 4)
+        def forward(self, x):
+            narrow = self.first(x).half()
+            return self.last(narrow)
 
-    def forward(self, x, extra):
-        x = self.first(x)
-        return self.last(extra)
-"""
-
-
-def test_the_origin_is_the_programs_call_that_is_handed_the_odd_dtype(tmp_path):
-    path = Path(tmp_path, "model.py")
-    path.write_text(PROGRAM)
-    space = {}
-    exec(compile(PROGRAM, str(path), "exec"), space)
-    error = caught(space["Net"](), torch.ones(2, 4), torch.ones(2, 4, dtype=HALF))
-    assert locate(error)["origin"] is None, "without a program there is no origin"
-    where = locate(error, program=tmp_path)
-    assert where["module"] == "last"
-    assert where["origin"] == {"file": "model.py", "line": 11,
-                               "code": "return self.last(extra)", "name": "extra",
-                               "dtype": "float16"}
+    found = autopsy(caught(Net(), torch.ones(2, 4)))
+    assert found.where["module"] == "last"
+    assert found.where["origin"] == found.road[0]
+    assert found.road[0]["code"] == "narrow = self.first(x).half()"
+    assert (found.road[0]["dtype"], found.road[0]["how"]) == ("float16", "cast")
 
 
 def test_where_all_agree_nothing_is_odd():
     layer = nn.Linear(4, 4)
-    where = locate(caught(layer, torch.ones(2, 5)), program=Path(__file__).parent)
+    where = locate(caught(layer, torch.ones(2, 5)))
     assert where["op"] == "linear" and where["origin"] is None
 
 

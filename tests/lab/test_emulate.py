@@ -7,6 +7,7 @@ outcomes are compared.
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from cases.halftruths.base import BadInput
 from cases.lab import emulate, evidence, gate, torches
 from cases.lab.case import Missing
 from cases.lab.emulate import Emulated, NotEmulated, emulated
-from cases.lab.run import EMULATED, call, run, steady
+from cases.lab.run import EMULATED, call, run, steady, where_of
 from cases.notebook import lesson
 
 pytestmark = pytest.mark.skipif(not emulate.available(), reason=str(emulate.obstacle()))
@@ -329,6 +330,17 @@ def test_outcomes_are_labelled(case):
             assert {one["device"] for one in outcome.where["operands"]} == {"cuda:0"}
     assert all("has no kernel for this" in reason for reason in lacking)
     assert len(lacking) <= (4 if case.name == "cpu_half" else 0)
+
+
+def test_where_it_failed_is_the_programs_line_and_not_the_emulations():
+    with emulated():
+        cache, at = torch.zeros(4, 2, device="cuda"), torch.tensor([0, 1], device="cuda")
+        new = torch.ones(2, 2, dtype=torch.float16, device="cuda")
+        with pytest.raises(RuntimeError) as caught:
+            cache[at] = new
+        where = where_of(caught.value, Path(__file__).parent, emulate.__file__)
+    assert where["op"] == "index_put"
+    assert {one["device"] for one in where["operands"]} == {"cuda:0"}
 
 
 @pytest.mark.parametrize("case", CASES[1:], **NAMED)

@@ -1,16 +1,27 @@
 """Outcomes, verdicts and what a run leaves behind, on a program of three lines."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import cases
+from cases.halftruths import autopsy
 from cases.halftruths.base import BadInput
 from cases.lab import torches
 from cases.lab.case import Case, Factor, Headline, Missing, Run, fixes
-from cases.lab.run import judge, run, smallest_sufficient, subsets
+from cases.lab.run import (
+    call,
+    fixed_run,
+    judge,
+    run,
+    smallest_sufficient,
+    steady,
+    subsets,
+    where_of,
+)
 from cases.notebook.exercise import check
 
 TEXT = "mat1 and mat2 must have the same dtype"
@@ -296,3 +307,39 @@ def test_every_case_can_be_loaded_and_no_other():
         assert cases.load(name).name == name
     with pytest.raises(KeyError, match="unknown case 'nope'; allowed: encoder_bf16"):
         cases.load("nope")
+
+
+@pytest.mark.parametrize("name", [
+    name for name in cases.NAMES if isinstance(cases.load(name).headline, Headline)
+    and torches.current() in cases.load(name).headline.torches])
+def test_an_outcome_says_where_as_the_autopsy_does(name):
+    case = cases.load(name)
+    try:
+        with steady():
+            call(fixed_run(case, case.setting(), (), "cpu")[0])
+    except Exception as error:
+        found = autopsy(error)
+    where = run(case, training=False).where
+    origin, begins = where.pop("origin"), found.where.pop("origin")
+    for operand in found.where["operands"]:
+        operand.pop("layout", None)
+    assert where == found.where and (origin is None) == (found.road == [])
+    if origin:
+        assert begins == {**origin, "file": begins["file"]} == found.road[0]
+        assert begins["file"].endswith(f"/{origin['file']}")
+
+
+def test_what_stands_between_a_program_and_its_kernel_is_not_told(tmp_path):
+    file = tmp_path / "between.py"
+    file.write_text("import torch\n\ndef between(x, y):\n    return torch.mm(x, y)\n")
+    space = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    between = space["between"]
+
+    def program(low):
+        return between(low, torch.ones(2, 2))
+
+    for plumbing, op in ((str(file), "between"), (None, "mm")):
+        with pytest.raises(RuntimeError) as caught:
+            program(torch.ones(2, 2, dtype=torch.float16))
+        assert where_of(caught.value, Path(__file__).parent, plumbing)["op"] == op

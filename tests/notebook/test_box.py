@@ -8,7 +8,7 @@ import pytest
 from cases.halftruths import pages
 from cases.halftruths.messages.reader import explain
 from cases.notebook import box as module
-from cases.notebook.box import MOST, Box
+from cases.notebook.box import SENT, Box
 
 MESSAGE = "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != c10::Half"
 
@@ -46,7 +46,7 @@ def test_what_is_unknown_is_said():
 
 
 @pytest.mark.parametrize("bad, words", [
-    ("", "empty"), (" \n", "empty"), ("\x00\x01", "not text"), ("x" * MOST, "1,000,000 bytes"),
+    ("", "empty"), (" \n", "empty"), ("\x00\x01", "not text"), ("x" * SENT, "1,000,000 bytes"),
     (None, "not NoneType"), (3, "not int"),
 ])
 @pytest.mark.parametrize("how", [Box.set, ask])
@@ -64,7 +64,7 @@ def test_bad_input_is_a_line_in_the_box_and_loses_no_text(how, bad, words):
 
 
 def test_code_cannot_give_the_page_more_than_it_bears():
-    assert len(Box().set("x" * 3_000_000).widget.pasted) == MOST
+    assert len(Box().set("x" * 3_000_000).widget.pasted) == SENT
 
 
 def test_what_is_pasted_is_escaped():

@@ -22,7 +22,7 @@ from . import values
 from .reading import Reader
 from .scene import message_of
 
-LONGEST = 500  # characters of a message that are shown
+SHOWN = 500  # characters of a message that are shown
 
 
 @dataclass
@@ -52,11 +52,11 @@ class Autopsy:
         return bool(self.odd or self.cure or self.case)
 
     def to_json(self):
-        """Return {"error": {"type", "message"}, "where": as in an outcome, or None,
-        "odd": {"name", "dtype"} or None, "road": [{"file", "line", "code", "name", "dtype",
-        "how"}, ...] from where the dtype came in to the line that failed, "cure": {"at", "code",
-        "costs"} or None, "case": name or None, "sure": bool, "said", "autocast": text,
-        "asks": [text, ...]}.
+        """Return {"error": {"type", "message"}, "where": {"module", "op", "operands", "origin"} or
+        None, see failures.to_json, "odd": {"name", "dtype"} or None, "road": [{"file", "line",
+        "code", "name", "dtype", "how"}, ...] from where the dtype came in, which is the origin, to
+        the line that failed, "cure": {"at", "code", "costs"} or None, "case": name or None,
+        "sure": bool, "said", "autocast": text, "asks": [text, ...]}.
         """
         keys = "error where odd road cure case sure said autocast asks".split()
         return {key: getattr(self, key) for key in keys}
@@ -155,7 +155,7 @@ def autopsy(error):
 
 def shortened(message):
     """A message for one look; of a long one, as a worker's, its first line and its last."""
-    if len(message) <= LONGEST:
+    if len(message) <= SHOWN:
         return message
     first, *_, last = message.splitlines() * 2
-    return f"{first[:LONGEST].rstrip()} … {last[:LONGEST] if last != first else ''}".rstrip()
+    return f"{first[:SHOWN].rstrip()} … {last[:SHOWN] if last != first else ''}".rstrip()

@@ -200,11 +200,8 @@ def statement_line(site, line):
     return max(around, default=line)
 
 
-def starts(source):
-    return frames.starts(source) if source is not None else None
-
-
-def starts_line(source):
+def line_of_definition(source):
+    """The line of a `def`, or 1 of a module's own code."""
     return getattr(source, "lineno", 1)
 
 
@@ -224,8 +221,8 @@ def positional(source):
     return [a.arg for a in arguments.posonlyargs + arguments.args]
 
 
-def is_bound(source):
-    """1 for a method, whose first parameter the call does not write down."""
+def implicit_arguments(source):
+    """How many parameters a call does not write down: 1 for a method, 0 for another function."""
     return int(bool(positional(source)) and positional(source)[0] in ("self", "cls", "ctx"))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import types
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from . import failures, frames, values
 from .bindings import text
 from .calls import CREATES, LIKE, keyword_of
 
-LONGEST = 4_000  # characters of a statement that is shown changed
+MAX_STATEMENT = 4_000  # characters of a statement that is shown changed
 DIGITS = {torch.float16: "about 3 digits, nothing above 65504",
           torch.bfloat16: "about 2 digits", torch.float32: "about 7 digits"}
 
@@ -37,7 +38,7 @@ def change(site, edits, before=""):
     first = min(node.lineno for node, _ in edits)
     last = max(node.end_lineno for node, _ in edits)
     lines = [linecache.getline(site.filename, number) for number in range(first, last + 1)]
-    if not all(lines) or len("".join(lines)) > LONGEST:
+    if not all(lines) or len("".join(lines)) > MAX_STATEMENT:
         return None
     code = spliced(site, (first, 0), (last, None), edits).rstrip("\n")
     if before:
@@ -112,15 +113,15 @@ def created(site, node, dtype):
 def recast(site, node, dtype):
     """The text of a cast, to another dtype."""
     written = dtype_text(site, dtype)
-    if isinstance(node.func, ast.Attribute) and failures.operation(node) != "type_as":
-        inner = source_of(site, node.func.value)
-        if failures.operation(node) in ("to", "type"):
-            for part in [*node.args, *(k.value for k in node.keywords)]:
-                value = values.look_up(part, site)
-                if values.is_a(value, torch.dtype) or text(part).endswith(".dtype"):
-                    return source_of(site, node).replace(source_of(site, part), written)
-        return f"{inner}.to({written})"
-    return cast(site, node, dtype)
+    if not isinstance(node.func, ast.Attribute) or failures.operation(node) == "type_as":
+        return cast(site, node, dtype)
+    for part in [*node.args, *(k.value for k in node.keywords)]:
+        value = values.look_up(part, site)
+        if values.is_a(value, torch.dtype) or text(part).endswith(".dtype"):
+            return source_of(site, node, [(part, written)])
+    if values.is_a(values.look_up(node.func.value, site), (types.ModuleType, type)):
+        return cast(site, node, dtype)  # torch.Tensor.half(x): what is before the dot is no tensor
+    return f"{source_of(site, node.func.value)}.to({written})"
 
 
 def is_quantised(dtype):
@@ -140,6 +141,7 @@ def all_parts(node):
 
 def price(dtype, home, made=False):
     """What a cast costs, in words; or that a tensor is made in another dtype at once."""
+    dtype = torch.float32 if is_quantised(dtype) else dtype  # which dequantize gives
     if dtype.is_complex and not home.is_complex and not made:
         return "a copy; the imaginary part is dropped"
     if made and home.is_floating_point:

@@ -9,7 +9,6 @@ import types
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -78,29 +77,16 @@ class Failure:
         return self.site.name if name.startswith(self.site.name) else name
 
 
-def locate(error, program=None):
-    """Return where `error` was raised, or None if its traceback shows no torch operation.
-
-    program: folder of the program's own code; the origin is looked for there.
-    Returns {"module": path from the root model ("" is the model itself) or None,
-    "op": name, "operands": [{"name", "dtype", "shape", "device"}], "origin": {"file",
-    "line", "code", "name", "dtype"} or None}. A ragged dimension of a nested tensor has
-    length -1. The origin is the outermost call in the program that is handed the odd dtype.
+def to_json(failure):
+    """Where a Failure is, as in an outcome: {"module": path from the root model ("" is the model
+    itself) or None, "op": name, "operands": [{"name", "dtype", "shape", "device"}], "origin": None,
+    for its road was not read}. A ragged dimension of a nested tensor has length -1.
     """
-    try:
-        sites = frames.sites(error)
-        failure = failing(sites)
-        return None if failure is None else to_json(failure, origin(sites, failure, program))
-    finally:
-        values.forget()
-
-
-def to_json(failure, origin=None):
     return {
         "module": failure.path,
         "op": failure.op,
         "operands": [describe(o) for o in failure.operands],
-        "origin": origin,
+        "origin": None,
     }
 
 
@@ -305,31 +291,6 @@ def is_floating(dtype):
     return dtype.is_floating_point or dtype.is_complex
 
 
-def odd_dtype(failure, sites):
-    """The floating dtype that does not belong, or None where the operands agree.
-
-    What belongs is the dtype of the failing module's own parameters among the operands;
-    without such, the most common dtype of the parameters of the models in sight.
-    """
-    floats = [operand for operand in failure.operands if is_floating(operand.dtype)]
-    if len({operand.dtype for operand in floats}) < 2:
-        return None
-    own = set()
-    if failure.module is not None:
-        own = {id(parameter) for _, module in values.walk(failure.module)
-               for _, parameter in values.own_tensors(module, ("_parameters",))}
-    at_home = Counter(o.dtype for o in floats if id(o.tensor) in own)
-    if not at_home:
-        for site in sites:
-            for value in site.locals.values():
-                if values.is_module(value):
-                    at_home.update(parameters_of(value))
-    if not at_home:
-        return None
-    home = at_home.most_common(1)[0][0]
-    return next((operand.dtype for operand in floats if operand.dtype != home), None)
-
-
 def parameters_of(root):
     """Return a Counter of how many elements a model's floating parameters have, by dtype."""
     key = "parameters", id(root)
@@ -351,26 +312,3 @@ def size_of(tensor):
         return tensor.numel()
     except (RuntimeError, ValueError):
         return 0
-
-
-def origin(sites, failure, program):
-    """The outermost call in the program's own files that is handed a tensor of the odd dtype."""
-    odd = odd_dtype(failure, sites)
-    if odd is None or program is None:
-        return None
-    for site in sites:
-        if Path(site.filename).parent != Path(program):
-            continue
-        node = frames.working(site)
-        for name, _, _, dtype in operands_of(node, site) if node is not None else ():
-            if dtype == odd:
-                return {
-                    "file": Path(site.filename).name,
-                    "line": site.line,
-                    "code": site.text.strip(),
-                    "name": name,
-                    "dtype": dtype_name(odd),
-                }
-        if site is failure.site:
-            return None
-    return None

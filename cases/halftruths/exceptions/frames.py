@@ -18,10 +18,10 @@ from pathlib import Path
 from . import values
 from .values import is_a, is_module
 
-OUTER, INNER = 50, 150  # frames of a long traceback that are read
-CHAIN = 10  # exceptions of a chain that are looked at
-WHOLE = 5_000  # lines of a file that is parsed whole
-ELSEWHERE = tuple(
+OUTER_FRAMES, INNER_FRAMES = 50, 150  # frames of a long traceback that are read
+MAX_CHAIN = 10  # exceptions of a chain that are looked at
+MAX_FILE_LINES = 5_000  # lines of a file that is parsed whole
+INSTALLED = tuple(
     str(Path(path).resolve()) + "/"
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
     if (path := sysconfig.get_path(name))
@@ -61,7 +61,7 @@ class Site:
         if self.filename.startswith("<eval_with_key>") or self.filename.startswith("<") and \
                 not linecache.getline(self.filename, 1):
             return False
-        return not (self.filename.startswith(ELSEWHERE) or is_installed(self.filename))
+        return not (self.filename.startswith(INSTALLED) or is_installed(self.filename))
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -104,9 +104,9 @@ def sites(error):
     """Return the Sites of an exception's traceback, outermost first."""
     raised = list(traceback.walk_tb(asked(error, "__traceback__")))
     places = positions(asked(error, "__traceback__"))
-    if len(raised) > OUTER + INNER:
-        raised = raised[:OUTER] + raised[-INNER:]
-        places = places[:OUTER] + places[-INNER:]
+    if len(raised) > OUTER_FRAMES + INNER_FRAMES:
+        raised = raised[:OUTER_FRAMES] + raised[-INNER_FRAMES:]
+        places = places[:OUTER_FRAMES] + places[-INNER_FRAMES:]
     found, seen = [], {}
     for (frame, line), span in zip(raised, places, strict=True):
         code = frame.f_code
@@ -147,7 +147,7 @@ def characters(filename, line, column):
 def chain(error):
     """Return the exceptions that led to `error`, itself first, as Python would print them."""
     found = [error]
-    while len(found) < CHAIN:
+    while len(found) < MAX_CHAIN:
         last = found[-1]
         before = asked(last, "__cause__")
         if before is None and not asked(last, "__suppress_context__"):
@@ -171,7 +171,8 @@ def tree(filename):
     key = filename, None
     if key not in values.memory.known:
         lines = linecache.getlines(filename)
-        values.memory.known[key] = parse("".join(lines)) if 0 < len(lines) <= WHOLE else None
+        short = 0 < len(lines) <= MAX_FILE_LINES
+        values.memory.known[key] = parse("".join(lines)) if short else None
     return values.memory.known[key]
 
 
@@ -211,8 +212,8 @@ def scope(site):
         source = None if site.name in COMPREHENSIONS else function_lines(site)
         source = tree(site.filename) if source is None else source
         values.memory.known[key] = next(
-            (node for node in ast.walk(source) if starts(node) == key[1] and fits(node, site.name)),
-            None,
+            (node for node in ast.walk(source)
+             if first_line_of_code(node) == key[1] and fits(node, site.name)), None,
         ) if source is not None else None
     return values.memory.known[key]
 
@@ -233,8 +234,8 @@ def indent(line):
     return len(line) - len(line.lstrip())
 
 
-def starts(node):
-    """First line of a function's code: that of its first decorator."""
+def first_line_of_code(node):
+    """First line of a function's code: that of its first decorator. -1 of no function."""
     decorators = getattr(node, "decorator_list", None) or ()
     return min([d.lineno for d in decorators] + [getattr(node, "lineno", -1)])
 

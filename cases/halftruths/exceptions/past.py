@@ -17,14 +17,14 @@ from .bindings import (
     branch,
     entry_of,
     excluded,
+    implicit_arguments,
     in_one_loop,
-    is_bound,
     is_handed_on,
     is_rebound,
     leaves,
+    line_of_definition,
     parameters,
     positional,
-    starts_line,
     statement_line,
     text,
 )
@@ -68,11 +68,11 @@ class Past:
         value = self.value_at(node, site, line)
         return values.is_tensor(value) and value.dim() == 0
 
-    def is_bound(self, source, site):
-        """1 if the call handed over one argument less than was received: `self`, of a method."""
+    def implicit_arguments(self, source, site):
+        """How many parameters the call of a Site did not write down: 1, `self`, or 0."""
         caller, call, _ = self.call_of(site)
         if call is None:
-            return is_bound(source)
+            return implicit_arguments(source)
         rest = source.args.vararg and site.locals.get(source.args.vararg.arg)
         if isinstance(site, Function) and not isinstance(caller, Function):
             return int(site.bound)
@@ -83,7 +83,7 @@ class Past:
             return min(max(len(rest) - sum(map(len, passed)), 0), 1)
         if is_a(values.look_up(call.func, caller), types.FunctionType):
             return 0
-        return is_bound(source)
+        return implicit_arguments(source)
 
     def call_of(self, site):
         """Return (Site, call node, line) of the call that led to `site`; the node may be None."""
@@ -244,7 +244,7 @@ class Past:
                  and not excluded(branch(source, b.line), now)
                  and self.reached(source, b.line, site, line)]
         earlier = self.last_of(found, source, name, site, line) if found else Binding(
-            "argument", source, starts_line(source)) if name in parameters(source) else None
+            "argument", source, line_of_definition(source)) if name in parameters(source) else None
         later = [b for b in bindings(source, name)
                  if b.line >= line and not b.inner and in_one_loop(source, b.line, line)]
         if not later or (name, id(site)) in self.asked:
@@ -279,7 +279,7 @@ class Past:
             return last
         options = [b for b in found if not surely or b.line >= surely[-1].line]
         if not surely and name in parameters(source):
-            options.insert(0, Binding("argument", source, starts_line(source)))
+            options.insert(0, Binding("argument", source, line_of_definition(source)))
         known = [(b, self.dtype_at(b.node, site, b.line) if b.kind == "value" else None)
                  for b in options]
         fitting = [b for b, dtype in known if dtype == self.dtype]
@@ -405,7 +405,7 @@ class Past:
         caller, call, line = self.call_of(site)
         if call is None or name not in positional(source):
             return None
-        place = positional(source).index(name) - self.is_bound(source, site)
+        place = positional(source).index(name) - self.implicit_arguments(source, site)
         for number, part in enumerate(call.args):
             if isinstance(part, ast.Starred):
                 value = values.item(self.value_at(part.value, caller, line), place - number)

@@ -82,6 +82,8 @@ class Reader:
             result.odd = {"name": finding.odd.name, "dtype": dtype_name(finding.odd.dtype)}
             followed = follow(scene, finding)
             result.road = [asdict(station) for station in followed.stations]
+            if result.where and result.road:
+                result.where["origin"] = dict(result.road[0])
             questions += followed.questions
             change = change or followed.cure
         if scene.away:

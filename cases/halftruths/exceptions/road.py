@@ -21,12 +21,11 @@ from .bindings import (
     entries,
     entry_name,
     is_kwarg,
+    line_of_definition,
     names_in,
     own_nodes,
     parameters,
     positional,
-    starts,
-    starts_line,
     statement_line,
     text,
 )
@@ -280,8 +279,8 @@ class Tracker(Past):
         if node.id not in site.globals and site.code is not None:
             # The function that made this one is over; its source tells what it bound.
             for function in frames.functions_around(site.filename, site.code.co_firstlineno):
-                if function is not frames.scope(site) and starts(function) != starts(
-                        frames.scope(site)) and (
+                own = frames.first_line_of_code(frames.scope(site))
+                if frames.first_line_of_code(function) != own and (
                         node.id in parameters(function) or bindings(function, node.id)):
                     maker = frames.Site(site.filename, float("inf"), function.name, None,
                                         ({}, site.globals), None, source=function)
@@ -300,17 +299,17 @@ class Tracker(Past):
         arguments = source.args
         if arguments.vararg and arguments.vararg.arg == name:
             if not pick or not isinstance(pick[0], int):
-                return self.end("argument", source, site, starts_line(source))
+                return self.end("argument", source, site, line_of_definition(source))
             place, pick = len(positional(source)) + pick[0], pick[1:]
             name = None
         elif arguments.kwarg and arguments.kwarg.arg == name:
             if not pick:
-                return self.end("argument", source, site, starts_line(source))
+                return self.end("argument", source, site, line_of_definition(source))
             name, pick = pick[0], pick[1:]
         if place is not None:
-            place -= self.is_bound(source, site)
+            place -= self.implicit_arguments(source, site)
             if place < 0:
-                return self.end("unknown", source, site, starts_line(source))
+                return self.end("unknown", source, site, line_of_definition(source))
         return self.given(place, name, site, pick)
 
     def given(self, place, name, site, pick):
@@ -319,11 +318,12 @@ class Tracker(Past):
         if call is None:
             if site.code is None:
                 return self.end("unknown", frames.scope(site), site,
-                                starts_line(frames.scope(site)))
+                                line_of_definition(frames.scope(site)))
             if caller is None:
                 return self.end("argument", frames.scope(site), site,
-                                starts_line(frames.scope(site)))
-            return self.end("unknown", frames.scope(site), site, starts_line(frames.scope(site)))
+                                line_of_definition(frames.scope(site)))
+            return self.end("unknown", frames.scope(site), site,
+                            line_of_definition(frames.scope(site)))
         own = frames.scope(caller)
         for number, node in enumerate(call.args):
             if isinstance(node, ast.Starred):
@@ -354,7 +354,7 @@ class Tracker(Past):
                     return keyword.value, caller, line, (name, *pick)
         default = default_of(frames.scope(site), name)
         if default is not None and getattr(default, "value", True) is not None:
-            return default, site, starts_line(frames.scope(site)), pick
+            return default, site, line_of_definition(frames.scope(site)), pick
         return self.end("unknown", call, caller, line)
 
     def hand_over(self, site, line, call, node, pick):

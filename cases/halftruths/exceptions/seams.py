@@ -47,6 +47,7 @@ class Road(NamedTuple):
         """True if the dtype came in by an explicit cast, which could name another dtype."""
         node = self.entry.node
         return self.enters_as("cast") and failures.operation(node) not in REDUCES and \
+            not cure.is_quantised(self.trail.dtype) and \
             not values.is_module(values.look_up(node.func, self.entry.site))
 
     @property
@@ -79,12 +80,16 @@ def along(trail, failure, odd, home, whole=False):
 
 
 def quantised_operand(road):
-    """A quantised tensor is made plain on the line that failed."""
-    site = road.failure.site
-    if not cure.is_quantised(road.trail.dtype) or not site.mine:
+    """A quantised tensor is made plain on the line that failed, or where it was last handed on."""
+    if not cure.is_quantised(road.trail.dtype):
         return None
-    found = cure.change(site, [(road.odd, cure.cast(site, road.odd, road.home, quantised=True))])
-    return found and road.priced(found)
+    at = [(road.failure.site, road.odd)] if road.failure.site.mine else [
+        (step.site, piece_of(step, step.node, step.name)) for step in reversed(road.steps)]
+    for site, node in at:
+        if node is not None:
+            plain = cure.cast(site, node, road.home, quantised=True)
+            return road.priced(cure.change(site, [(node, plain)]))
+    return None
 
 
 def creation_without_a_dtype(road):
