@@ -479,6 +479,15 @@ def test_the_command_line_reads_standard_input_without_torch():
     assert done.stdout.splitlines()[-1] == "0 False"
 
 
+def test_where_a_message_fits_no_symptom_is_compiled():
+    """To compile all patterns takes as long as all the rest of an answer."""
+    reader.pattern.cache_clear()
+    assert reader.explain(MESSAGE).recognised
+    words = {text for rule in reader.rules() for key in ("says", "may_say", "with")
+             for text in rule[key]}
+    assert reader.pattern.cache_info().currsize < len(words)
+
+
 def test_ten_megabytes_of_log_are_refused_in_a_line():
     code, out, err = run("-", given=b"RuntimeError: x\n" * 650_000)
     assert (code, out) == (2, "") and len(err.splitlines()) == 1 and "1,000,000" in err
