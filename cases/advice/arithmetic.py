@@ -68,7 +68,8 @@ def multiply_bfloat16_by_float32(device):
         if alone.error:
             yield not_shown(name, alone.said)
             continue
-        yield fact(name, mixed.error is not None, mixed.said)
+        # oneDNN refuses in words of its own where it has a kernel for bfloat16: with AVX512.
+        yield fact(name, mixed.error is not None, mixed.said, processor=name == "conv2d")
 
 
 def rotary(angles):

@@ -121,10 +121,12 @@ def count_bytes_of_a_forward_pass(device):
     for scene, (before, after) in pairs.items():
         before, after = peak_bytes(model, *before), peak_bytes(model, *after)
         shown = f"{before} bytes become {after}" if before != after else f"{after} bytes both ways"
+        # oneDNN takes bfloat16 products with AVX512, and memory for them.
+        hangs = scene.startswith("autocast added")
         if after > before:
-            yield harmless(scene, True, shown)
+            yield harmless(scene, True, shown, processor=hangs)
         else:
-            yield difference(scene, before, after, shown)
+            yield difference(scene, before, after, shown, processor=hangs)
 
 
 @advice(

@@ -29,6 +29,7 @@ from cases.lab import torches
 from cases.lab.outcome import Outcome
 
 FORMAT = 2  # of the files
+ELSEWHERE = "on other processors"  # the part of a survey's file that holds what those said
 RESULT = ("status", "verdict", "error", "where", "output_dtype", "relative_error", "costs")
 
 
@@ -174,18 +175,33 @@ def stale(case):
 
 def machine(device="cpu"):
     """Versions and kind of machine of this interpreter, as provenance. Runs in any torch."""
-    capability = getattr(torch.backends, "cpu", None)  # from torch 2.0 on
     found = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "platform": platform.system(),
-        "processor": " ".join([platform.machine()] + (
-            [capability.get_cpu_capability()] if capability else [])),
+        "processor": f"{platform.machine()} {vector_units()}".rstrip(),
     }
     if device == "cuda":
         found["gpu"] = torch.cuda.get_device_name(0)
         found["cuda"] = torch.version.cuda
     return found
+
+
+def vector_units():
+    """The widest vector units of this processor, in torch's words: AVX512, AVX2, …; '' if unknown.
+
+    They decide which kernels oneDNN has, and so what some operations say. Older torches do not
+    tell, or tell what their own kernels were built for; the system then does.
+    """
+    capability = getattr(torch.backends, "cpu", None)  # from torch 2.1 on
+    if capability:
+        return capability.get_cpu_capability()
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    except OSError:
+        return ""
+    needs = {"AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, "AVX2": {"avx2", "fma"}}
+    return next((name for name, units in needs.items() if units <= set(flags)), "")
 
 
 def new_provenance(case, device, machine, digest):
@@ -218,10 +234,23 @@ def write(case, torch_id, device, entries, machine, folder=None):
 
 
 def write_survey(case, name, function, torch_id, device, found, machine, folder=None):
-    """Write what a survey returned, a dict of lists, one item a line. Returns the path."""
-    parts = {key: [dump(item) for item in items] for key, items in found.items()}
+    """Write what a survey returned, a dict of lists, one item a line. Returns the path.
+
+    Where another kind of processor said something else, that is kept, under ELSEWHERE: items
+    [processor, part, item]. It goes with the survey's code, as all evidence does.
+    """
+    digest = survey_digest(function)
+    old = read_survey(case, name, torch_id, device)
+    elsewhere = []
+    if old and old["provenance"]["digest"] == digest:
+        was, here = old["provenance"]["processor"], machine["processor"]
+        elsewhere = [item for item in old.get(ELSEWHERE, ()) if item[0] != here]
+        elsewhere += [[was, part, item] for part in found if was != here
+                      for item in old.get(part, ()) if item not in found[part]]
+    kept = {ELSEWHERE: elsewhere} if elsewhere else {}
+    parts = {key: [dump(item) for item in items] for key, items in {**found, **kept}.items()}
     return write_file(path_of(case, torch_id, device, folder, name),
-                      new_provenance(case, device, machine, survey_digest(function)), parts)
+                      new_provenance(case, device, machine, digest), parts)
 
 
 def dump(value):

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sys
 
 import pytest
+import torch
 
 import cases
 from cases.halftruths.base import BadInput
@@ -147,6 +149,61 @@ def test_the_digest_follows_the_program(tmp_path):
     assert copied.digest == CASE.digest
     (folder / "model.py").write_text("changed", encoding="utf-8")
     assert copied.digest != CASE.digest
+
+
+ROWS = {"ops": [["mm", "runs"], ["lstm", "no kernel of 16"]]}
+SURVEY = cases.load("cpu_half").surveys[0]
+
+
+@pytest.fixture
+def surveyed(tmp_path, monkeypatch):
+    """Write what the survey found on a processor; return the file as a dict."""
+    case = cases.load("cpu_half")
+    path = tmp_path / "ops.json"
+    monkeypatch.setattr(evidence, "path_of", lambda *args, **more: path)
+
+    def write(processor, rows):
+        evidence.write_survey(case, *SURVEY, TORCH, "cpu", {"ops": rows},
+                              {**MACHINE, "processor": processor})
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    return write
+
+
+def test_what_another_processor_said_is_kept(surveyed, monkeypatch):
+    assert evidence.ELSEWHERE not in surveyed("AVX2", ROWS["ops"])
+    new = surveyed("AVX512", [["mm", "runs"], ["lstm", "runs"]])
+    assert new["ops"] == [["mm", "runs"], ["lstm", "runs"]]
+    assert new[evidence.ELSEWHERE] == [["AVX2", "ops", ["lstm", "no kernel of 16"]]]
+    again = surveyed("AVX512", [["mm", "runs"], ["lstm", "slow"]])
+    assert again[evidence.ELSEWHERE] == new[evidence.ELSEWHERE], "nothing of one's own is kept"
+    back = surveyed("AVX2", ROWS["ops"])
+    assert back[evidence.ELSEWHERE] == [["AVX512", "ops", ["lstm", "slow"]]]
+    monkeypatch.setattr(evidence, "survey_digest", lambda function: "another")
+    assert evidence.ELSEWHERE not in surveyed("AVX512", ROWS["ops"]), "older than the survey"
+
+
+@pytest.mark.parametrize("now, told", [
+    (ROWS["ops"], []),
+    ([["mm", "runs"], ["lstm", "no kernel of 32"]], []),
+    ([["mm", "runs"], ["lstm", "runs"]], []),
+    ([["mm", "runs"], ["lstm", "raises"]],
+     ['was ["lstm", "no kernel of #"]', 'is ["lstm", "raises"]']),
+    ([["mm", "runs"]], ['was ["lstm", "no kernel of #"]']),
+    ([["mm", "runs"], ["lstm", "runs"], ["bmm", "runs"]], ['is ["bmm", "runs"]']),
+])
+def test_a_survey_is_held_to_what_some_processor_said(surveyed, monkeypatch, now, told):
+    surveyed("AVX512", [["mm", "runs"], ["lstm", "runs"]])
+    surveyed("AVX2", ROWS["ops"])
+    monkeypatch.setattr(torches, "call", lambda *args: {"ops": now})
+    found = gate.check_surveys(cases.load("cpu_half"), TORCH, "cpu")
+    assert found == [f"cpu_half: ops {line}" for line in told]
+
+
+def test_the_processor_is_told_where_torch_cannot(monkeypatch):
+    known = evidence.vector_units()
+    monkeypatch.delattr(torch.backends, "cpu")
+    assert sys.platform != "linux" or evidence.vector_units() == known
 
 
 @pytest.mark.parametrize("name", cases.NAMES)

@@ -24,6 +24,12 @@ from torch import nn
 from cases import halftruths
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_called():
+    """When a test begins; to collect it, pytest asks some of the objects."""
+    CALLS.clear()
+
+
 class Broken(RuntimeError):
     """Nothing about it can be asked."""
 
